@@ -1,0 +1,1 @@
+"""Judging vectors: protocols, tasks, confidence."""

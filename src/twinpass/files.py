@@ -1,0 +1,117 @@
+"""Files that appear whole or not at all, and fingerprints of what they hold."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twinpass.errors import OutputError
+
+
+@contextlib.contextmanager
+def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a path to write aside; it takes the target's name only if nothing failed."""
+    target = Path(target)
+    aside = _beside(target, folder=False)
+    try:
+        with explaining(target):
+            yield aside
+            _flush(aside)
+            os.replace(aside, target)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a folder to fill aside; it replaces the target only if nothing failed."""
+    target = Path(target)
+    aside = _beside(target, folder=True)
+    try:
+        with explaining(target):
+            yield aside
+            for path in aside.rglob("*"):
+                if path.is_file():
+                    _flush(path)
+            _replace_folder(aside, target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_json(target: str | os.PathLike[str], document: Any) -> None:
+    """Write one JSON document, whole or not at all."""
+    with writing(target) as aside:
+        aside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def check_writable(target: str | os.PathLike[str]) -> None:
+    """Raise OutputError now if a file or folder of this name could not be written later."""
+    target = Path(target)
+    aside = _beside(target, folder=False)
+    aside.unlink(missing_ok=True)
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def explaining(target: Path) -> Iterator[None]:
+    """Turn the system's refusal to write into an OutputError that names the target."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"cannot write {target}: {reason}. Nothing was left there; choose another place.") from error
+
+
+def _beside(target: Path, *, folder: bool) -> Path:
+    """Make an empty file or folder next to the target, so that renaming stays on one disk."""
+    parent = target.parent
+    if not parent.is_dir():
+        raise OutputError(f"cannot write {target}: there is no folder {parent}. Make it first, or choose another place.")
+    if not folder and target.is_dir():
+        raise OutputError(f"cannot write {target}: it is a folder. Name a file.")
+    with explaining(target):
+        if folder:
+            return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=parent)
+        os.close(handle)
+        os.chmod(name, 0o666 & ~_umask())
+        return Path(name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _flush(path: Path) -> None:
+    """Ask the system to put a file's bytes on the disk before it gets its name."""
+    with path.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _replace_folder(aside: Path, target: Path) -> None:
+    """Swap a finished folder in; the old one is removed only when the new one stands."""
+    os.chmod(aside, 0o777 & ~_umask())
+    if not target.exists():
+        aside.rename(target)
+        return
+    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    target.rename(old / target.name)
+    aside.rename(target)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,50 @@
+"""A dictionary that explains itself: a wrong name gets a suggestion and the list of known ones."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from twinpass.errors import ConfigError
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Named things of one kind, in the order in which they were registered."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._entries: dict[str, T] = {}
+
+    def add(self, name: str, entry: T) -> T:
+        """Register an entry under a name that is still free."""
+        if name in self._entries:
+            raise ValueError(f"a {self.kind} named {name!r} is registered already")
+        self._entries[name] = entry
+        return entry
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """Register what is decorated under a name."""
+        return lambda entry: self.add(name, entry)
+
+    def __getitem__(self, name: str) -> T:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise ConfigError(self._unknown(name)) from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name, self._entries, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        return f"no {self.kind} named {name!r}.{hint} Known: {', '.join(self._entries)}."

@@ -1,0 +1,1 @@
+"""Sentences in: readers, the built-in corpus, views and batches."""

@@ -1,0 +1,1 @@
+"""Learning: objectives, the loop, checkpoints."""

@@ -1,0 +1,111 @@
+"""Which columns of a table are texts, and which one is the score."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from twinpass.errors import InputError
+from twinpass.text.rows import Table
+
+# Two columns that belong together, and the beginning of the names of further ones (hard negatives).
+GROUPS = (
+    ("sent0", "sent1", "hard_neg"),
+    ("anchor", "positive", "negative"),
+    ("query", "positive", "negative"),
+    ("sentence1", "sentence2", ""),
+    ("sentence_1", "sentence_2", ""),
+    ("sentence_a", "sentence_b", ""),
+    ("text1", "text2", ""),
+    ("premise", "hypothesis", ""),
+    ("question1", "question2", ""),
+    ("query", "answer", ""),
+    ("question", "answer", ""),
+    ("summary", "description", ""),
+)
+SINGLES = ("sentence", "text")
+SCORES = ("score", "similarity_score", "relatedness_score", "gold_score", "similarity", "label")
+KNOWN = frozenset(name for group in GROUPS for name in group if name) | {*SINGLES, *SCORES}
+
+
+class Choice(NamedTuple):
+    """Positions of the text columns, and of the score if there is one."""
+
+    texts: tuple[int, ...]
+    score: int | None
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """Every position to read, the score last."""
+        return self.texts if self.score is None else (*self.texts, self.score)
+
+
+def choose(table: Table, *, columns: Sequence[str] | None, score: str | None) -> Choice:
+    """Choose a table's columns: as told, else by known names, else every column that holds text."""
+    told_score = None if score is None else _find(table, score)
+    if columns is not None:
+        return Choice(tuple(_find(table, column) for column in columns), told_score)
+    names = [plain(name) for name in table.names]
+    texts = _known_texts(names) or tuple(
+        at for at in range(len(names)) if at != told_score and _holds_text(table, at)
+    )
+    if not texts:
+        raise InputError(f"{table.name} has no column of text. Its columns: {', '.join(table.names)}.")
+    return Choice(texts, _find_score(table, names, texts) if score is None else told_score)
+
+
+def plain(name: str) -> str:
+    """Return a column name as it is compared: lower case, underscores for spaces and dashes."""
+    return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def is_number(value: object) -> bool:
+    """Say whether a value is a finite number, or text that reads as one."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return False
+    try:
+        return math.isfinite(float(value))
+    except (ValueError, OverflowError):
+        return False
+
+
+def _known_texts(names: list[str]) -> tuple[int, ...]:
+    for first, second, more in GROUPS:
+        if first in names and second in names:
+            rest = [at for at, name in enumerate(names) if more and name.startswith(more)]
+            return (names.index(first), names.index(second), *rest)
+    return next(((names.index(name),) for name in SINGLES if name in names), ())
+
+
+def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int | None:
+    """Find the score that goes with two texts: a known name, or a last column of numbers without a name."""
+    if len(texts) != 2:
+        return None
+    for name in SCORES:
+        if name in names and _holds_numbers(table, names.index(name)):
+            return names.index(name)
+    nameless = table.names == tuple(str(at) for at in range(len(names)))
+    last = len(names) - 1
+    return last if nameless and last not in texts and _holds_numbers(table, last) else None
+
+
+def _holds_numbers(table: Table, at: int) -> bool:
+    values = [row[at] for row in table.sample if row[at] not in (None, "")]
+    return bool(values) and all(is_number(value) for value in values)
+
+
+def _holds_text(table: Table, at: int) -> bool:
+    return not _holds_numbers(table, at) and any(isinstance(row[at], str) for row in table.sample)
+
+
+def _find(table: Table, column: str) -> int:
+    """Return a column's position by its name, or by its position counted from 0."""
+    if column in table.names:
+        return table.names.index(column)
+    if column.isdecimal() and int(column) < len(table.names):
+        return int(column)
+    near = difflib.get_close_matches(column, table.names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"{table.name} has no column {column!r}.{hint} Its columns: {', '.join(table.names)}.")

@@ -1,0 +1,172 @@
+"""Reading sentences: files of every format, folders, standard input, the hub and the built-in corpus."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from twinpass.errors import InputError
+from twinpass.text.columns import Choice, choose
+from twinpass.text.readers import READERS
+from twinpass.text.rows import BadRows, Row, Table
+from twinpass.text.sources import find_sources
+
+__all__ = ["Corpus", "Row", "open_corpus"]
+
+
+def open_corpus(
+    source: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] | None = None,
+    score: str | None = None,
+    skip_bad_rows: bool = False,
+    header: bool | None = None,
+) -> Corpus:
+    """Open a file, folder, pattern, `-`, `docs:`, `docs-pairs:` or `hf:owner/name`; it has at least one row."""
+    source = os.fspath(source)
+    tables = _open_tables(source, BadRows(skip=skip_bad_rows), header=_settle_header(header, columns, score))
+    parts = [_Part(table, choose(table, columns=columns, score=score)) for table in tables if table.names]
+    _check_alike(parts)
+    corpus = Corpus(source, parts, skip_bad_rows=skip_bad_rows)
+    if not parts or next(iter(corpus), None) is None:
+        raise InputError(f"{source} is empty: it has no row to read{' that is not bad' * skip_bad_rows}.")
+    return corpus
+
+
+class _Part(NamedTuple):
+    table: Table
+    choice: Choice
+
+
+class Corpus:
+    """Rows of text that can be read again and again, each time as a stream in constant memory."""
+
+    def __init__(self, source: str, parts: Sequence[_Part], *, skip_bad_rows: bool = False) -> None:
+        self.source = source
+        self.bad_reasons: Mapping[str, int] = {}
+        self._parts = parts
+        self._skip_bad_rows = skip_bad_rows
+
+    @property
+    def width(self) -> int:
+        """Number of text columns."""
+        return len(self._parts[0].choice.texts)
+
+    @property
+    def scored(self) -> bool:
+        """Whether every row carries a score."""
+        return self._parts[0].choice.score is not None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the text columns in the first file, positions where it gives none."""
+        table, choice = self._parts[0]
+        return tuple(table.names[at] for at in choice.texts)
+
+    @property
+    def bad_rows(self) -> int:
+        """Number of rows that the last full pass left out; `bad_reasons` counts them by reason."""
+        return sum(self.bad_reasons.values())
+
+    def __iter__(self) -> Iterator[Row]:
+        for table, line, texts, score in self._pass():
+            yield Row(texts, score, f"{table}:{line}")
+
+    def texts(self) -> Iterator[str]:
+        """Yield every text column of every row, row by row."""
+        for _, _, texts, _ in self._pass():
+            yield from texts
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the rows' content, however the files are named, packed or formatted."""
+        digest = hashlib.sha256()
+        for _, _, texts, score in self._pass():
+            for text in texts:
+                content = text.encode()
+                digest.update(
+                    b"%d:%b" % (len(content), content)
+                )  # lengths keep ("ab", "c") from being ("a", "bc")
+            digest.update(f"{score!r}\n".encode())
+        return digest.hexdigest()
+
+    def _pass(self) -> Iterator[tuple[str, int, tuple[str, ...], float | None]]:
+        bad = BadRows(skip=self._skip_bad_rows)
+        for table, choice in self._parts:
+            name, count, scored = table.name, len(choice.texts), choice.score is not None
+            for line, values in table.rows(choice.wanted, bad):
+                texts = tuple(values[:count])
+                fault = _fault(texts)
+                if fault:
+                    bad.report(f"{name}:{line}", *fault)
+                    continue
+                score = _number(values[-1]) if scored else None
+                if scored and score is None:
+                    bad.report(f"{name}:{line}", "a score that is no number", f"found {values[-1]!r}")
+                    continue
+                yield name, line, texts, score  # type: ignore[misc]
+        self.bad_reasons = dict(bad.reasons)
+
+
+def _fault(texts: tuple[object, ...]) -> tuple[str, str] | None:
+    """Say what is wrong with a row's texts, if anything."""
+    for at, text in enumerate(texts, 1):
+        if type(text) is not str:
+            if text is None:
+                return "empty field", f"text {at} of {len(texts)} is missing"
+            return "not a text", f"text {at} of {len(texts)} is of type {type(text).__name__}"
+        if not text or text.isspace():
+            return "empty field", f"text {at} of {len(texts)} is empty"
+    return None
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _settle_header(header: bool | None, columns: Sequence[str] | None, score: str | None) -> bool | None:
+    """Columns asked for by name need a header; otherwise the file's content decides."""
+    asked = [*(columns or ()), *([] if score is None else [score])]
+    return True if header is None and any(not name.isdecimal() for name in asked) else header
+
+
+def _open_tables(source: str, bad: BadRows, *, header: bool | None) -> list[Table]:
+    kind, _, rest = source.partition(":")
+    if kind in ("docs", "docs-pairs"):
+        from twinpass.text.docstrings import DocsTable
+
+        return [DocsTable(source)]
+    if kind == "hf":
+        from twinpass.text.hub import HubTable
+
+        return [HubTable(rest)]
+    return [READERS[found.format](found, bad, header) for found in find_sources(source)]
+
+
+def _check_alike(parts: Sequence[_Part]) -> None:
+    """Raise InputError if two files of one corpus differ in their number of texts, or in having a score."""
+    for part in parts[1:]:
+        first = parts[0]
+        if _shape(part.choice) != _shape(first.choice):
+            raise InputError(
+                f"{first.table.name} and {part.table.name} do not belong to one corpus: the first has "
+                f"{_describe(first.choice)}, the second {_describe(part.choice)}. "
+                "Name the columns to read, or fewer files."
+            )
+
+
+def _shape(choice: Choice) -> tuple[int, bool]:
+    return len(choice.texts), choice.score is not None
+
+
+def _describe(choice: Choice) -> str:
+    return f"{len(choice.texts)} text column(s) and {'a' if choice.score is not None else 'no'} score"

@@ -1,0 +1,87 @@
+"""Reading parquet files in constant memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from twinpass.errors import InputError
+from twinpass.text.rows import SAMPLE, BadRows, Record
+from twinpass.text.streams import Source, open_bytes, reading, spool
+
+DAMAGED = object()  # stands for bytes that parquet calls a string and that are not UTF-8
+
+
+class ParquetTable:
+    """A parquet file, read by record batches; its columns are those of text and numbers."""
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.label
+        if source.packing:  # parquet is read from its end, which a packed stream cannot do well
+            with reading(source), open_bytes(source) as stream:
+                source = spool(stream, source)
+        self.source = source
+        self.names = self._column_names()
+        everything = range(len(self.names))
+        self.sample = [values for _, values in islice(self.rows(everything, BadRows(skip=True)), SAMPLE)]
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the wanted columns' values, reading no other column; a line is a row counted from 1."""
+        columns = [self.names[at] for at in wanted]
+        number = 0
+        with self._open() as file:
+            for batch in file.iter_batches(batch_size=1024, columns=columns):
+                for values in zip(*(_values(batch.column(column)) for column in columns), strict=True):
+                    number += 1
+                    if DAMAGED in values:
+                        bad.report(f"{self.name}:{number}", "not UTF-8")
+                    else:
+                        yield number, values
+
+    def _column_names(self) -> tuple[str, ...]:
+        """Leave out columns that can be neither text nor score, such as stored vectors."""
+        with self._open() as file:
+            return tuple(column.name for column in file.schema_arrow if _can_be_read(column.type))
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with reading(self.source), pq.ParquetFile(self.source.path, pre_buffer=False) as file:
+                yield file
+        except pa.ArrowException as error:
+            raise InputError(f"{self.name} is not a parquet file we can read: {error}") from error
+
+
+def _can_be_read(kind: Any) -> bool:
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = (
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_integer,
+        types.is_floating,
+    )
+    return any(test(kind) for test in tests)
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column's values, with DAMAGED for each that cannot be decoded."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        return [_value(item) for item in column]
+
+
+def _value(item: Any) -> Any:
+    try:
+        return item.as_py()
+    except UnicodeDecodeError:
+        return DAMAGED

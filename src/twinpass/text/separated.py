@@ -1,0 +1,133 @@
+"""Reading comma and tab separated files: which separator, is there a header, where do records begin."""
+
+from __future__ import annotations
+
+import csv
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from twinpass.text.columns import KNOWN, is_number, plain
+from twinpass.text.rows import SAMPLE, BadRows, Record, without_blanks
+from twinpass.text.streams import Line, Source, read_lines
+
+# The STS benchmark's own files have these columns, no header, and in some rows further columns.
+STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
+
+
+class SeparatedTable:
+    """A comma separated file with quotes, or a tab separated file in which a quote is just a quote."""
+
+    def __init__(self, source: Source, bad: BadRows, header: bool | None = None) -> None:
+        self.source = source
+        self.name = source.label
+        self.tabs = source.format == "tsv" or _looks_tab_separated(source)
+        first = [values for _, values in islice(self._records(bad), SAMPLE + 1) if values]
+        self.sts_benchmark = header is not True and self.tabs and bool(first) and _is_sts_benchmark(first[0])
+        self.header = not self.sts_benchmark and _has_header(first, header)
+        self.names = self._name_columns(first)
+        width = len(self.names)
+        self.sample = [values[:width] for values in first[self.header :] if len(values) >= width]
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the wanted columns of every row that has as many columns as the first."""
+        width = len(self.names)
+        records = without_blanks(self.name, self._records(bad), bad)
+        for number, values in islice(records, int(self.header), None):
+            if len(values) == width or (self.sts_benchmark and len(values) > width):
+                yield number, [values[at] for at in wanted]
+            else:
+                detail = f"wanted {width}, found {len(values)}"
+                bad.report(f"{self.name}:{number}", "wrong number of columns", detail)
+
+    def _records(self, bad: BadRows) -> Iterator[Record]:
+        lines = read_lines(self.source)
+        return _split_at_tabs(self.name, lines, bad) if self.tabs else _parse_csv(self.name, lines, bad)
+
+    def _name_columns(self, first: Sequence[Sequence[object]]) -> tuple[str, ...]:
+        if self.sts_benchmark:
+            return STS_BENCHMARK
+        if self.header:
+            return tuple(str(value).strip() for value in first[0])
+        return tuple(str(at) for at in range(len(first[0]))) if first else ()
+
+
+def _looks_tab_separated(source: Source) -> bool:
+    """Say whether most of the first lines have as many tabs as the first one, which has some."""
+    tabs = [line[1].count("\t") for line in islice(read_lines(source), SAMPLE)]
+    return bool(tabs) and tabs[0] > 0 and tabs.count(tabs[0]) * 2 > len(tabs)
+
+
+def _is_sts_benchmark(row: Sequence[object]) -> bool:
+    return (
+        len(row) >= len(STS_BENCHMARK)
+        and is_number(row[4])
+        and not is_number(row[5])
+        and not is_number(row[6])
+    )
+
+
+def _has_header(first: Sequence[Sequence[object]], told: bool | None) -> bool:
+    """Say whether the first row names the columns: it has a known name, or only words above a row of text."""
+    if told is not None or not first:
+        return bool(told) and bool(first)
+    if any(plain(str(value)) in KNOWN for value in first[0]):
+        return True
+    return len(first) > 1 and _all_words(first[0]) and not _all_words(first[1])
+
+
+def _all_words(row: Sequence[object]) -> bool:
+    words = [str(value).strip() for value in row]
+    return len(set(words)) == len(words) and all(
+        word and " " not in word and not is_number(word) for word in words
+    )
+
+
+def _split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
+    for number, text, fault, detail in lines:
+        if fault:
+            bad.report(f"{name}:{number}", fault, detail)
+        else:
+            yield number, () if text.isspace() else text.rstrip("\r\n").split("\t")
+
+
+def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
+    feed = _Feed(lines)
+    reader = csv.reader(feed, strict=True)
+    while True:
+        feed.taken.clear()
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            detail = f"a quoted field that begins here is not closed as it should be: {error}"
+            bad.report(f"{name}:{feed.taken[0][0]}", "broken quoting", detail)
+            feed.rewind()
+            continue
+        fault = next((line for line in feed.taken if line[2]), None)
+        if fault:
+            bad.report(f"{name}:{fault[0]}", *fault[2:])
+        else:
+            yield feed.taken[0][0], values if len(values) > 1 or "".join(values).strip() else ()
+
+
+class _Feed:
+    """Hands lines to the csv module, and takes them back when a quote swallowed too many."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self.lines = lines
+        self.taken: list[Line] = []
+        self.returned: deque[Line] = deque()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.returned.popleft() if self.returned else next(self.lines)
+        self.taken.append(line)
+        return line[1]
+
+    def rewind(self) -> None:
+        """Give back every line of the broken record except its first."""
+        self.returned.extendleft(reversed(self.taken[1:]))

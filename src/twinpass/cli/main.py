@@ -1,0 +1,97 @@
+"""The command line: a table of verbs, each loaded only when it is run.
+
+Exit codes: 0 done, 2 the user's mistake, 130 stopped from the keyboard, 1 anything else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+import twinpass
+from twinpass.cli.failures import exit_codes, remember_debug
+
+# A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb.
+VERBS = {
+    "doctor": "Look at this machine and at what is installed.",
+}
+
+# Read by the libraries when they are first imported, which no verb does before it runs.
+ENVIRONMENT = {
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "TOKENIZERS_PARALLELISM": "true",  # said aloud, or the tokenizers warn after a fork
+}
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class VerbGroup(TyperGroup):
+    """The verbs of the table, with one way of failing for all."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        for name, line in VERBS.items():  # stand-ins: enough for --help, completion and suggestions
+            self.add_command(TyperCommand(name, help=line))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the verb itself, now that it is to run."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, load_verb(name) if name else None, rest
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options before the verb."""
+        with exit_codes({}):
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb."""
+        with exit_codes(ctx.meta):
+            return super().invoke(ctx)
+
+
+def load_verb(name: str) -> Any:
+    """Import a verb's module and make a command of its function."""
+    identifier = name.replace("-", "_")
+    function = getattr(importlib.import_module(f"twinpass.cli.{identifier}"), identifier)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=HELP)
+    single.command(name)(function)
+    return typer.main.get_command(single)
+
+
+app = typer.Typer(cls=VerbGroup, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"twinpass {twinpass.__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def twinpass_command(
+    context: typer.Context,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", callback=remember_debug, help="Show where a failure came from.")
+    ] = False,
+) -> None:
+    """Sentence embeddings by contrastive learning: train, judge, look at, search and serve."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one verb and leave with its exit code."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    app(args=arguments, prog_name="twinpass")

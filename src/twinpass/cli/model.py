@@ -1,0 +1,82 @@
+"""Choosing a model on the command line: the same options for every verb that loads one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinpass.cli.console import Console
+from twinpass.errors import ConfigError
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+
+DEFAULT_MODEL = "minilm"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How to load a model; `model` stays None when it is named by position or left to the default."""
+
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default, built in)."),
+    ] = None
+    pooler: Annotated[
+        str | None, typer.Option(help="How token states become one vector; needed if the model does not say.")
+    ] = None
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Cut longer texts here (default: the model's own limit).")
+    ] = None
+    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32"
+    runtime: Annotated[str, typer.Option(help="torch, or a faster one from the extra [onnx].")] = "torch"
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Load weights stored as a pickle, which can run code.")
+    ] = False
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+    ] = False
+
+    def named(self, positionals: Sequence[str], *, least: int) -> tuple[str, list[str]]:
+        """Split positionals into model and rest: the first is the model if there are more than `least`."""
+        if self.model is not None:
+            return self.model, list(positionals)
+        if len(positionals) > least:
+            return positionals[0], list(positionals[1:])
+        return DEFAULT_MODEL, list(positionals)
+
+    def load(self, name: str, console: Console) -> Encoder:
+        """Load the model of this name with these options on the console's device."""
+        from twinpass.encoder.encoder import Encoder
+
+        console.log(f"loading {name} ...")
+        return Encoder.load(
+            name,
+            pooler=self.pooler,
+            device=console.device,
+            precision=self.precision,
+            runtime=self.runtime,
+            max_tokens=self.max_tokens,
+            trust_pickle=self.trust_pickle,
+            trust_remote_code=self.trust_remote_code,
+        )
+
+    def described(self) -> dict[str, Any]:
+        """Return the options that shape the vectors, for a result's provenance."""
+        return {
+            "pooler": self.pooler,
+            "max_tokens": self.max_tokens,
+            "precision": self.precision,
+            "runtime": self.runtime,
+        }
+
+
+def exactly(positionals: Sequence[str], wanted: int, what: str) -> None:
+    """Refuse positionals that are not as many as wanted."""
+    if len(positionals) != wanted:
+        raise ConfigError(
+            f"wanted {what}, got {len(positionals)}: {' '.join(map(repr, positionals)) or 'nothing'}."
+        )

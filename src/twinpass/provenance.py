@@ -1,0 +1,51 @@
+"""What a result came from: versions, model, data, options; the same facts in the same shape everywhere."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from twinpass import __version__
+
+LIBRARIES = ("torch", "transformers", "numpy")
+
+
+class Model(Protocol):
+    """The least a model must know about itself, as an Encoder does."""
+
+    @property
+    def name(self) -> str:
+        """How the user named it."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What it holds."""
+
+
+def provenance(
+    *,
+    model: Model | None = None,
+    data: Sequence[tuple[str, str | None]] = (),
+    options: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return versions, model, data as (source, fingerprint) pairs, and options, as a JSON object."""
+    facts: dict[str, Any] = {"twinpass": __version__}
+    if model is not None:
+        facts["model"] = {"name": model.name, "fingerprint": model.fingerprint}
+    if data:
+        facts["data"] = [{"source": source, "fingerprint": fingerprint} for source, fingerprint in data]
+    if options is not None:
+        facts["options"] = dict(options)
+    facts["versions"] = {"python": platform.python_version()} | {name: installed(name) for name in LIBRARIES}
+    facts["platform"] = platform.platform()
+    return facts
+
+
+def installed(distribution: str) -> str | None:
+    """Return the version of an installed distribution without importing it, or None."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

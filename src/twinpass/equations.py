@@ -34,8 +34,8 @@ def info_nce(
 ) -> Tensor:
     """Eq. 1: mean over i of -log softmax_j(sim(h_i, h+_j) / tau) at j = i; h and h_pos are (N, d), N >= 1.
 
-    `mask` (N, N) is True where h+_j is known to mean the same as h_i: such false negatives are left out of the
-    sum. Its diagonal is ignored, for a positive always counts.
+    `mask` (N, N) is True where h+_j is known to mean the same as h_i: such false negatives are left out of
+    the sum. Its diagonal is ignored, for a positive always counts.
     """
     return _cross_entropy(_similarities(h, h_pos, similarity) / temperature, mask)
 

@@ -1,0 +1,125 @@
+"""A run describes itself, reads back, and refuses what makes no sense."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from twinpass.config import PRESETS, SUP, UNSUP, Run
+from twinpass.errors import ConfigError
+
+
+def test_a_run_is_frozen_and_keyword_only() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        UNSUP.seed = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Run("data.txt")  # type: ignore[misc]
+
+
+def test_every_field_explains_itself() -> None:
+    for field in dataclasses.fields(Run):
+        assert field.metadata["help"].endswith("."), field.name
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "rate", "epochs"),
+    [
+        ("unsup-bert-base", 64, 3e-5, 1),
+        ("unsup-bert-large", 64, 1e-5, 1),
+        ("unsup-roberta-base", 512, 1e-5, 1),
+        ("unsup-roberta-large", 512, 3e-5, 1),
+        ("sup-base", 512, 5e-5, 3),
+        ("sup-large", 512, 1e-5, 3),
+    ],
+)
+def test_presets_are_table_a1(name: str, batch: int, rate: float, epochs: int) -> None:
+    run = PRESETS[name].check()
+    assert (run.batch_size, run.learning_rate, run.epochs) == (batch, rate, epochs)
+    assert run.view == ("dropout" if name.startswith("unsup") else "triplets")
+
+
+def test_the_papers_other_defaults() -> None:
+    assert (UNSUP.temperature, UNSUP.max_tokens, UNSUP.seed, UNSUP.eval_every) == (0.05, 32, 42, 250)
+    assert (UNSUP.weight_decay, UNSUP.warmup, UNSUP.clip, SUP.hard_negative_weight) == (0.0, 0.0, 1.0, 1.0)
+
+
+def test_json_round_trip() -> None:
+    run = SUP.replace(data="nli.csv", columns=("sent0", "sent1"), steps=7, dropout=0.2, view="pairs")
+    assert Run.from_json(run.to_json()) == run
+
+
+def test_fields_left_out_take_their_defaults() -> None:
+    assert Run.from_json('{"seed": 3}') == Run(seed=3)
+
+
+def test_an_unknown_field_gets_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match="Did you mean 'temperature'"):
+        Run.from_json('{"temprature": 0.1}')
+    with pytest.raises(ConfigError, match="Did you mean 'batch_size'"):
+        UNSUP.replace(batchsize=3)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("seed", "7", "seed wants a whole number and got '7'"),
+        ("seed", True, "whole number"),
+        ("dropout", "high", "dropout wants a number or nothing"),
+        ("columns", ["a", 3], "a list of texts or nothing"),
+        ("keep_duplicates", 1, "true or false"),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_refused_on_reading(field: str, value: object, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Run.from_json(json.dumps({field: value}))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3"])
+def test_what_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="JSON object"):
+        Run.from_json(text)
+
+
+def test_reading_names_the_file(tmp_path) -> None:
+    path = tmp_path / "run.json"
+    path.write_text('{"sead": 1}')
+    with pytest.raises(ConfigError, match=r"run\.json: a run has no field 'sead'"):
+        Run.read(path)
+    with pytest.raises(ConfigError, match="cannot read a run from"):
+        Run.read(tmp_path / "none.json")
+
+
+IMPOSSIBLE = [
+    ({"view": "pairs", "share_dropout_mask": True}, "needs the dropout view"),
+    ({"share_dropout_mask": True, "dual_encoder": True}, "one encoder for both views"),
+    ({"view": "pairs", "hard_negative_weight": 2.0}, "needs hard negatives"),
+    ({"hard_negative_weight": 0.0}, "above 0"),
+    ({"mlm_weight": -0.1}, "not be negative"),
+    ({"mlm_rate": 1.0}, "between 0 and 1"),
+    ({"temperature": 0.0}, "above 0"),
+    ({"temperature": float("nan")}, "above 0"),
+    ({"similarity": "dot", "temperature": 0.1}, "no temperature"),
+    ({"similarity": "euclid"}, "one of cosine, dot"),
+    ({"view": "triples"}, "one of auto, dropout, pairs, triplets"),
+    ({"precision": "fp8"}, "one of fp32"),
+    ({"dropout": 1.0}, r"\[0, 1\)"),
+    ({"batch_size": 0}, "1 or more"),
+    ({"view": "dropout", "batch_size": 1}, "2 or more"),
+    ({"steps": 0}, "1 or more"),
+    ({"max_tokens": 2}, "3 or more"),
+    ({"warmup": 1.5}, "share of the steps"),
+    ({"learning_rate": -1.0}, "above 0"),
+    ({"eval_every": 0}, "1 or more"),
+]
+
+
+@pytest.mark.parametrize(("fields", "says"), IMPOSSIBLE)
+def test_an_impossible_run_is_refused(fields: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Run(**fields).check()  # type: ignore[arg-type]
+
+
+def test_the_dot_product_is_allowed_without_a_temperature() -> None:
+    assert Run(similarity="dot").check().similarity == "dot"

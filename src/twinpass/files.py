@@ -74,14 +74,18 @@ def explaining(target: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        raise OutputError(f"cannot write {target}: {reason}. Nothing was left there; choose another place.") from error
+        raise OutputError(
+            f"cannot write {target}: {reason}. Nothing was left there; choose another place."
+        ) from error
 
 
 def _beside(target: Path, *, folder: bool) -> Path:
     """Make an empty file or folder next to the target, so that renaming stays on one disk."""
     parent = target.parent
     if not parent.is_dir():
-        raise OutputError(f"cannot write {target}: there is no folder {parent}. Make it first, or choose another place.")
+        raise OutputError(
+            f"cannot write {target}: there is no folder {parent}. Make it first, or choose another place."
+        )
     if not folder and target.is_dir():
         raise OutputError(f"cannot write {target}: it is a folder. Name a file.")
     with explaining(target):

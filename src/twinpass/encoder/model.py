@@ -1,0 +1,83 @@
+"""The network: a transformer, a pooler, perhaps a head, perhaps layers after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from twinpass.encoder.pooling import find_pooler
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {
+    kind.__name__: kind for kind in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.Sigmoid, nn.SiLU)
+}
+
+
+class Dense(nn.Module):
+    """A linear map and an activation; the MLP over [CLS] is one with tanh."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool = True, activation: str = "Tanh") -> None:
+        super().__init__()
+        self.linear = nn.Linear(inputs, outputs, bias=bias)
+        self.activation = ACTIVATIONS[activation]()
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Map (n, inputs) to (n, outputs)."""
+        mapped: Tensor = self.activation(self.linear(vectors))
+        return mapped
+
+
+class Normalize(nn.Module):
+    """Scale every vector to length one."""
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Map (n, width) to unit vectors of the same shape."""
+        return F.normalize(vectors, dim=-1)
+
+
+class SentenceModel(nn.Module):
+    """Token ids to sentence vectors.
+
+    In training mode the head always applies; in evaluation mode only if the pooler keeps it.
+    """
+
+    def __init__(
+        self,
+        transformer: nn.Module,
+        *,
+        pooler: str,
+        head: nn.Module | None = None,
+        layers: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.pooler = find_pooler(pooler)
+        self.head = head
+        self.layers = layers if layers is not None else nn.Sequential()
+
+    def forward(self, features: Mapping[str, Tensor]) -> Tensor:
+        """Map padded token ids (n, tokens) to vectors (n, dimensions)."""
+        vectors = self.pooler.pool(self.hidden(features), features["attention_mask"])
+        if self.head is not None and (self.training or self.pooler.head == "kept"):
+            vectors = self.head(vectors)
+        result: Tensor = self.layers(vectors)
+        return result
+
+    def hidden(self, features: Mapping[str, Tensor]) -> Any:
+        """Run the transformer alone, keeping every layer's states only if the pooler needs them."""
+        return self.transformer(
+            **features, output_hidden_states=self.pooler.layers is not None, return_dict=True
+        )
+
+
+def fresh_head(width: int, *, seed: int, deviation: float = 0.02) -> Dense:
+    """Make the MLP over [CLS] as BERT initialises its layers, from a seed of its own."""
+    head = Dense(width, width, activation="Tanh")
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        head.linear.weight.normal_(0.0, deviation, generator=generator)
+        head.linear.bias.zero_()
+    return head

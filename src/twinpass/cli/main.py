@@ -18,6 +18,8 @@ from twinpass.cli.failures import exit_codes, remember_debug
 
 # A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb.
 VERBS = {
+    "encode": "Turn sentences into vectors, in a file.",
+    "similarity": "Compare sentences by the cosine of their vectors.",
     "doctor": "Look at this machine and at what is installed.",
 }
 

@@ -1,0 +1,150 @@
+"""The verb `encode`: sentences in, vectors out, in a file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from twinpass.cli.console import Console, verb
+from twinpass.cli.data import DataOptions
+from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.vectors import check_target, files_of, writing_vectors
+from twinpass.errors import InputError
+from twinpass.provenance import provenance
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.text.corpus import Corpus
+
+WINDOW = 8_192  # texts sorted by length together: enough for full batches, few enough that the bar moves
+
+
+@verb
+def encode(
+    console: Console,
+    chosen: ModelOptions,
+    data: DataOptions,
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="[MODEL] INPUT", help="Input: a file, folder, pattern, - for stdin, or docs:"),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .npy, .parquet or .safetensors file.")],
+    normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length one.")] = False,
+    shard_rows: Annotated[
+        int | None, typer.Option(min=1, help="Make OUTPUT a folder of files with at most so many rows.")
+    ] = None,
+) -> None:
+    """Turn sentences into vectors, in a file.
+
+    One float32 vector per text, in order; a row of several text columns gives its vectors one after another.
+    The output appears whole or not at all. With a single name, it is the input and the model is minilm.
+    """
+    name, rest = chosen.named(names, least=1)
+    exactly(rest, 1, "one INPUT after the model")
+    check_target(output, sharded=shard_rows is not None)
+    corpus = data.open(rest[0])
+    total, fingerprint = (
+        sum(1 for _ in corpus.texts()),
+        corpus.fingerprint(),
+    )  # bad rows show now, not hours later
+    encoder = chosen.load(name, console)
+    options = chosen.described() | data.described() | {"normalize": normalize, "shard_rows": shard_rows}
+    facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
+    tally = Tally(total)
+    with (
+        writing_vectors(
+            output,
+            dimensions=encoder.dimensions,
+            total=total,
+            shard_rows=shard_rows,
+            metadata=_metadata(facts),
+        ) as write,
+        console.progress("encoding", total=total) as advance,
+    ):
+        for texts, vectors in blocks(encoder, corpus.texts(), normalize=normalize):
+            write(texts, vectors)
+            tally.count(texts)
+            advance(len(texts))
+        tally.check(corpus)
+    found = tally.result(encoder, corpus)
+    console.log(_sentence(found, output))
+    console.result(
+        facts | found | {"output": output, "files": files_of(output, total=total, shard_rows=shard_rows)}
+    )
+
+
+def blocks(encoder: Encoder, texts: Iterable[str], *, normalize: bool) -> Iterator[tuple[list[str], Any]]:
+    """Yield consecutive blocks of texts with their vectors, holding one window at a time."""
+    held: list[str] = []
+
+    def remembered() -> Iterator[str]:
+        for text in texts:
+            held.append(text)
+            yield text
+
+    for vectors in encoder.encode_stream(remembered(), normalize=normalize, window=WINDOW):
+        yield held[: len(vectors)], vectors
+        del held[: len(vectors)]
+
+
+@dataclass
+class Tally:
+    """What was encoded so far."""
+
+    total: int
+    texts: int = 0
+    distinct: int = 0
+
+    def __post_init__(self) -> None:
+        self._started = time.perf_counter()
+
+    def count(self, texts: list[str]) -> None:
+        """Add a block; repeats are recognised within one, as the encoder does."""
+        self.texts += len(texts)
+        self.distinct += len(set(texts))
+
+    def check(self, corpus: Corpus) -> None:
+        """Refuse an input that changed since it was counted: its fingerprint would be a lie."""
+        if self.texts != self.total:
+            raise InputError(
+                f"{corpus.source} changed while it was read: {self.total} texts at first, then {self.texts}. "
+                "Run again when nothing writes to it."
+            )
+
+    def result(self, encoder: Encoder, corpus: Corpus) -> dict[str, Any]:
+        """Return the numbers of a finished run."""
+        seconds = time.perf_counter() - self._started
+        return {
+            "texts": self.texts,
+            "distinct": self.distinct,
+            "truncated": encoder.truncated,
+            "bad_rows": corpus.bad_rows,
+            "dimensions": encoder.dimensions,
+            "seconds": round(seconds, 3),
+            "texts_per_second": round(self.texts / max(seconds, 1e-9), 1),
+        }
+
+
+def _metadata(facts: dict[str, Any]) -> dict[str, str]:
+    """Return what a reader of the file needs to know, as the formats take it: text to text."""
+    return {
+        "twinpass": facts["twinpass"],
+        "model": facts["model"]["name"],
+        "model_fingerprint": facts["model"]["fingerprint"],
+        "data": facts["data"][0]["source"],
+        "data_fingerprint": facts["data"][0]["fingerprint"],
+    }
+
+
+def _sentence(found: dict[str, Any], output: Path) -> str:
+    skipped = f", {found['bad_rows']:,} bad rows left out" if found["bad_rows"] else ""
+    return (
+        f"{found['texts']:,} texts ({found['distinct']:,} distinct, {found['truncated']:,} truncated{skipped}) "
+        f"-> {output}: {found['dimensions']} dimensions, {found['seconds']:.1f} s, "
+        f"{found['texts_per_second']:,.0f} texts/s"
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from twinpass.evaluation.tasks import Task
 
-WORDS = [
+WORDS = ["a", "the", "cat", "dog", "man", "woman", "sits", "runs", "on", "mat", "red", "blue", "old", "young"]
     "a",
     "the",
     "cat",

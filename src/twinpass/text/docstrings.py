@@ -1,0 +1,133 @@
+"""The built-in corpus: English sentences and pairs from the docstrings of the installed Python packages."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from pathlib import Path
+
+from twinpass.errors import InputError, OutputError
+from twinpass.files import writing
+from twinpass.text.extraction import VERSION, Extract, distinct_pairs, extract
+from twinpass.text.packages import find_packages
+from twinpass.text.rows import SAMPLE, BadRows, Record
+
+WORTH_A_PROCESS = 4_000_000  # bytes of source; less is parsed sooner than a process starts
+
+
+def docs_sentences(packages: Sequence[str] = ()) -> list[str]:
+    """Return the distinct sentences of the named packages' docstrings, or of all that is installed."""
+    return _load(packages).sentences
+
+
+def docs_pairs(packages: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return (summary, description) pairs of the named packages' docstrings, or of all that is installed."""
+    return _load(packages).pairs
+
+
+class DocsTable:
+    """The built-in corpus as a table: `docs:` has sentences, `docs-pairs:` has pairs."""
+
+    def __init__(self, name: str) -> None:
+        kind, _, listed = name.partition(":")
+        packages = [package for package in listed.split(",") if package.strip()]
+        self.name = name.rstrip(":")
+        self._rows: Sequence[tuple[str, ...]]
+        if kind == "docs-pairs":
+            self.names, self._rows = ("summary", "description"), docs_pairs(packages)
+        else:
+            self.names, self._rows = ("sentence",), [(text,) for text in docs_sentences(packages)]
+        if not self._rows:
+            raise InputError(f"{name} is empty: those packages have no docstrings in prose. Name others.")
+        self.sample = list(islice(self._rows, SAMPLE))
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the wanted columns of every row."""
+        return ((number, [row[at] for at in wanted]) for number, row in enumerate(self._rows, 1))
+
+
+def cache_folder() -> Path:
+    """Return the folder for what can be made again: $TWINPASS_CACHE, or the platform's place for it."""
+    if told := os.environ.get("TWINPASS_CACHE"):
+        return Path(told)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "twinpass" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "twinpass"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinpass"
+
+
+def _load(packages: Sequence[str]) -> Extract:
+    """Return the prose of packages from the cache, or extract it and try to leave it there."""
+    sources = {file.path: file.stat() for files in find_packages(packages).values() for file in files}
+    listing = [(path, found.st_size, found.st_mtime_ns) for path, found in sources.items()]
+    key = hashlib.sha256(json.dumps([VERSION, sys.version_info[:2], listing]).encode()).hexdigest()
+    cached = cache_folder() / "docs" / f"{key[:32]}.json"
+    try:
+        sentences, pairs = json.loads(cached.read_text(encoding="utf-8"))
+        return Extract(sentences, [(summary, description) for summary, description in pairs])
+    except (OSError, ValueError):
+        found = _extract_in_parallel({path: status.st_size for path, status in sources.items()})
+        _store(cached, found)
+        return found
+
+
+def _store(cached: Path, found: Extract) -> None:
+    try:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with writing(cached) as aside:
+            aside.write_text(json.dumps(found), encoding="utf-8")
+    except (OSError, OutputError):
+        pass  # a home that cannot be written to costs time, not the corpus
+
+
+def _extract_in_parallel(sizes: dict[str, int]) -> Extract:
+    """Extract in as many processes as there are processors; the order is that of the files."""
+    workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    total = sum(sizes.values())
+    if total < WORTH_A_PROCESS or workers == 1:
+        return extract(sizes)
+    shares = list(_shares(sizes, total / (4 * workers)))
+    with ThreadPoolExecutor(workers) as pool:
+        return _join(pool.map(_extract_in_process, shares))
+
+
+def _shares(sizes: dict[str, int], share: float) -> Iterator[list[str]]:
+    """Cut the files into consecutive lists of about equal size in bytes."""
+    paths: list[str] = []
+    size = 0
+    for path, bytes_ in sizes.items():
+        paths.append(path)
+        size += bytes_
+        if size >= share:
+            yield paths
+            paths, size = [], 0
+    if paths:
+        yield paths
+
+
+def _extract_in_process(paths: list[str]) -> Extract:
+    """Extract in a fresh interpreter: unlike a forked one it is safe whatever threads and scripts run here."""
+    command = [sys.executable, "-m", "twinpass.text.extraction"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    try:
+        done = subprocess.run(command, input=json.dumps(paths).encode(), env=environment, capture_output=True)
+        sentences, pairs = json.loads(done.stdout)
+    except (OSError, ValueError):  # no interpreter of our own (frozen programs): do it here
+        return extract(paths)
+    return Extract(sentences, [(summary, description) for summary, description in pairs])
+
+
+def _join(extracts: Iterable[Extract]) -> Extract:
+    sentences: dict[str, None] = {}
+    pairs: list[tuple[str, str]] = []
+    for part in extracts:
+        sentences.update(dict.fromkeys(part.sentences))
+        pairs += part.pairs
+    return Extract(list(sentences), distinct_pairs(pairs))

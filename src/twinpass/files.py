@@ -24,7 +24,7 @@ def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
         with explaining(target):
             yield aside
             _flush(aside)
-            os.replace(aside, target)
+            aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -67,6 +67,17 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+def cache_folder(part: str) -> Path:
+    """Return the folder for one kind of cached files, made if need be; TWINPASS_CACHE says where."""
+    home = (
+        os.environ.get("TWINPASS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "twinpass"
+    )
+    folder = Path(home).expanduser() / part
+    with explaining(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
 @contextlib.contextmanager
 def explaining(target: Path) -> Iterator[None]:
     """Turn the system's refusal to write into an OutputError that names the target."""
@@ -93,8 +104,9 @@ def _beside(target: Path, *, folder: bool) -> Path:
             return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=parent)
         os.close(handle)
-        os.chmod(name, 0o666 & ~_umask())
-        return Path(name)
+        aside = Path(name)
+        aside.chmod(0o666 & ~_umask())
+        return aside
 
 
 def _umask() -> int:
@@ -111,7 +123,7 @@ def _flush(path: Path) -> None:
 
 def _replace_folder(aside: Path, target: Path) -> None:
     """Swap a finished folder in; the old one is removed only when the new one stands."""
-    os.chmod(aside, 0o777 & ~_umask())
+    aside.chmod(0o777 & ~_umask())
     if not target.exists():
         aside.rename(target)
         return

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
-import shutil
-import tempfile
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,18 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from twinpass.encoder import foreign
-from twinpass.encoder.loading import find_folder, load_tokenizer, load_transformer
-from twinpass.encoder.model import Dense, SentenceModel, fresh_head
-from twinpass.encoder.pooling import find_pooler
+from twinpass.encoder.assemble import assemble, settle, token_limit
+from twinpass.encoder.distinct import Distinct, windows
+from twinpass.encoder.loading import find_folder
+from twinpass.encoder.model import Dense, SentenceModel
 from twinpass.encoder.progress import Progress
-from twinpass.encoder.runtime import Forward, check_precision, choose_device, make_runtime
-from twinpass.encoder.settings import Settings, need_pooler, read_settings, write_settings
+from twinpass.encoder.runtime import check_precision, choose_device, make_runtime
+from twinpass.encoder.saving import save_model
+from twinpass.encoder.settings import Settings
 from twinpass.encoder.tokens import Tokens
-from twinpass.errors import ConfigError, InputError, ModelError
-from twinpass.files import explaining, writing_folder
 from twinpass.text.batch import cut
 
 Vectors = NDArray[np.float32]
@@ -44,16 +40,22 @@ class Encoder:
     """A sentence encoder: texts to vectors, the same way wherever it is loaded."""
 
     def __init__(
-        self, model: SentenceModel, tokens: Tokens, settings: Settings, *, name: str, device: torch.device,
-        precision: str = "fp32", runtime: str = "torch",
-    ) -> None:  # fmt: skip
-        check_precision(precision, device)
+        self,
+        model: SentenceModel,
+        tokens: Tokens,
+        settings: Settings,
+        *,
+        name: str,
+        device: torch.device,
+        precision: str = "fp32",
+        runtime: str = "torch",
+    ) -> None:
         self.model = model.to(device)
         self.tokens = tokens
         self.settings = settings
         self.name = name
         self.device = device
-        self.runtime = make_runtime(runtime, model, device=device, precision=precision, encoder=self)
+        self.runtime = make_runtime(runtime, self, precision=precision)
         self.truncated = 0
 
     @classmethod
@@ -73,33 +75,22 @@ class Encoder:
     ) -> Encoder:
         """Load the built-in model, a folder, or a hub model that the user names.
 
-        `pooler` overrides what the folder says and is needed where it says nothing. `fresh_head_seed` lets a
+        `pooler` goes before what the folder says and is needed where it says nothing. `fresh_head_seed` lets a
         pooler with an MLP start one from a seed, for training; without it a missing MLP is an error.
         """
         place = choose_device(device)
         check_precision(precision, place)
         folder = find_folder(str(name), trust_pickle=trust_pickle)
-        settings = read_settings(folder) or foreign.read_foreign_settings(folder)
-        if pooler is not None:
-            settings = _with_pooler(settings, pooler)
-        if settings is None:
-            raise need_pooler(str(name))
-        transformer = load_transformer(
-            folder, dropout=dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code
+        settings = settle(folder, name=str(name), pooler=pooler)
+        model, tokens = assemble(
+            folder,
+            settings,
+            dropout=dropout,
+            fresh_head_seed=fresh_head_seed,
+            trust_pickle=trust_pickle,
+            trust_remote_code=trust_remote_code,
         )
-        _check_pooler_fits(settings.pooler, transformer, str(name))
-        head = _load_head(folder, settings, transformer.config, fresh_head_seed)
-        layers = nn.Sequential(
-            *(foreign.read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers)
-        )
-        tokens = Tokens(
-            load_tokenizer(folder, trust_remote_code=trust_remote_code),
-            transformer,
-            lowercase=settings.lowercase,
-            prompt=settings.prompt,
-        )
-        settings = replace(settings, max_tokens=_token_limit(max_tokens, settings.max_tokens, tokens.limit))
-        model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=layers).eval()
+        settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
         return cls(
             model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime
         )
@@ -112,27 +103,27 @@ class Encoder:
         max_tokens: int | None = None,
         progress: bool = False,
     ) -> Vectors:
-        """Return one float32 vector per text (n, dimensions), in order; a single string gives a single vector.
+        """Return one float32 vector per text (n, dimensions), in order; for a single string, its vector.
 
         Each distinct text is encoded once. An iterator is consumed in windows and never held whole.
         """
         if isinstance(texts, str):
             vector: Vectors = self.encode([texts], normalize=normalize, max_tokens=max_tokens)[0]
             return vector
-        limit = _token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
-        seen: dict[bytes, int] = {}
+        limit = self._limit(max_tokens)
+        distinct = Distinct()
         blocks: list[Vectors] = [np.empty((0, self.dimensions), dtype=np.float32)]
-        rows: list[int] = []
         self.truncated = 0
-        with Progress("encoding", total=_length(texts), shown=progress) as bar:
-            for window in _windows(texts, WINDOW):
-                fresh = _place_texts(window, seen, rows)
+        total = len(texts) if isinstance(texts, Sized) else None
+        with Progress("encoding", total=total, shown=progress) as bar:
+            for window in windows(texts, WINDOW):
+                fresh = distinct.add(window)
                 blocks.append(self._encode_distinct(fresh, limit, bar))
                 bar.advance(len(window) - len(fresh))
-        self._report_truncation(len(seen), limit)
+        self._report_truncation(len(distinct), limit)
         vectors = np.concatenate(blocks)
-        if len(seen) < len(rows):
-            vectors = vectors[np.asarray(rows)]
+        if len(distinct) < len(distinct.rows):
+            vectors = vectors[np.asarray(distinct.rows)]
         return unit(vectors) if normalize else vectors
 
     def encode_stream(
@@ -145,34 +136,22 @@ class Encoder:
     ) -> Iterator[Vectors]:
         """Yield the vectors of consecutive blocks of texts, in order, in constant memory."""
         truncated = count = 0
-        for block in _windows(texts, window):
+        for block in windows(texts, window):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TruncationWarning)
                 vectors = self.encode(block, normalize=normalize, max_tokens=max_tokens)
             truncated, count = truncated + self.truncated, count + len(block)
             yield vectors
         self.truncated = truncated
-        self._report_truncation(count, _token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit))
+        self._report_truncation(count, self._limit(max_tokens))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Write the model so that twinpass, transformers and sentence-transformers load it; whole or not at all."""
-        target = Path(folder)
-        if not target.exists():
-            with writing_folder(target) as aside:
-                self._write(aside)
-            return
-        with explaining(target):
-            aside = Path(tempfile.mkdtemp(prefix=".saving.", dir=target))
-            try:
-                self._write(aside)
-                _move_into(aside, target)
-            finally:
-                shutil.rmtree(aside, ignore_errors=True)
+        """Write the model, whole or not at all, so that sentence-transformers and transformers load it too."""
+        save_model(Path(folder), self.model, self.tokenizer, self.settings)
 
     def tokenize(self, texts: Sequence[str], *, max_tokens: int | None = None) -> list[list[int]]:
         """Return each text's token ids, special tokens included, cut to the limit."""
-        limit = _token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
-        return self.tokens.ids(texts, max_tokens=limit)[0]
+        return self.tokens.ids(texts, max_tokens=self._limit(max_tokens))[0]
 
     def pad(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Return the model's inputs for rows of token ids, on the model's device."""
@@ -196,20 +175,27 @@ class Encoder:
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
-        for layer in reversed(self.model.layers):  # type: ignore[arg-type]
-            if isinstance(layer, Dense):
-                return layer.linear.out_features
-        width: int = self.model.transformer.config.hidden_size  # type: ignore[union-attr, assignment]
-        return width * len(self.pooler.split("+"))
+        mapped = [
+            layer.linear.out_features for layer in self.model.layers.children() if isinstance(layer, Dense)
+        ]
+        if mapped:
+            return mapped[-1]
+        transformer: Any = self.model.transformer
+        return int(transformer.config.hidden_size) * len(self.pooler.split("+"))
 
     @property
     def fingerprint(self) -> str:
         """A SHA-256 over weights and settings: equal fingerprints give equal vectors."""
-        digest = hashlib.sha256(repr(self.settings).encode())
+        digest = hashlib.sha256(
+            repr((replace(self.settings, head=None, layers=()), self.model.layers)).encode()
+        )
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
         return digest.hexdigest()
+
+    def _limit(self, max_tokens: int | None) -> int | None:
+        return token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
 
     def _encode_distinct(self, texts: Sequence[str], limit: int | None, bar: Progress) -> Vectors:
         """Encode texts in batches of near-equal length and put the vectors back in order."""
@@ -219,47 +205,14 @@ class Encoder:
         vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
         with self.runtime.session(batches=len(batches)) as forward:
             for batch in batches:
-                vectors[batch] = self._run(forward, [ids[place] for place in batch])
+                vectors[batch] = forward(self.pad([ids[place] for place in batch])).cpu().numpy()
                 bar.advance(len(batch))
-        return vectors
-
-    def _run(self, forward: Forward, ids: Sequence[Sequence[int]]) -> Vectors:
-        vectors: Vectors = forward(self.pad(ids)).cpu().numpy()
         return vectors
 
     def _report_truncation(self, texts: int, limit: int | None) -> None:
         if self.truncated:
-            warnings.warn(
-                f"{self.truncated:,} of {texts:,} distinct texts are longer than {limit} tokens; only their beginning was encoded.",
-                TruncationWarning,
-                stacklevel=3,
-            )
-
-    def _write(self, folder: Path) -> None:
-        settings = self._write_layers(folder)
-        transformer: Any = self.model.transformer
-        # sentence-transformers hands on every layer's states only if the config asks for them.
-        transformer.config.output_hidden_states = find_pooler(self.pooler).layers is not None
-        transformer.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-        refusal = foreign.write_foreign_settings(folder, settings, transformer)
-        if refusal:
-            warnings.warn(
-                f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=4
-            )
-        write_settings(folder, settings)
-
-    def _write_layers(self, folder: Path) -> Settings:
-        """Write head and layers under numbered names and return settings that point there."""
-        head, names = None, []
-        if self.model.head is not None:
-            head = "2_Dense" if find_pooler(self.pooler).head == "kept" else "training_head"
-            foreign.write_layer(folder / head, self.model.head)
-        for place, layer in enumerate(self.model.layers, start=3):  # type: ignore[arg-type]
-            names.append(f"{place}_Dense" if isinstance(layer, Dense) else foreign.NORMALIZE)
-            if isinstance(layer, Dense):
-                foreign.write_layer(folder / names[-1], layer)
-        return replace(self.settings, head=head, layers=tuple(names))
+            message = f"{self.truncated:,} of {texts:,} texts are longer than {limit} tokens"
+            warnings.warn(f"{message}; only their beginning was encoded.", TruncationWarning, stacklevel=3)
 
 
 def unit(vectors: Vectors) -> Vectors:
@@ -267,94 +220,3 @@ def unit(vectors: Vectors) -> Vectors:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: Vectors = vectors / np.maximum(lengths, 1e-12)
     return scaled
-
-
-def _with_pooler(settings: Settings | None, pooler: str) -> Settings:
-    """Let the user's pooler replace the folder's; a head saved for another pooler does not carry over."""
-    find_pooler(pooler)
-    if settings is None:
-        return Settings(pooler=pooler)
-    if settings.pooler == pooler:
-        return settings
-    shares_head = find_pooler(settings.pooler).head != "none" and find_pooler(pooler).head != "none"
-    return replace(settings, pooler=pooler, head=settings.head if shares_head else None, layers=())
-
-
-def _check_pooler_fits(pooler: str, transformer: Any, name: str) -> None:
-    """Refuse a pooler whose weights the checkpoint does not have."""
-    if "cls_pretrained" in pooler.split("+") and getattr(transformer, "pooler", None) is None:
-        raise ModelError(
-            f"{name} has no pretrained pooler, so 'cls_pretrained' has nothing to use. Choose another, for example 'cls'."
-        )
-
-
-def _load_head(folder: Path, settings: Settings, config: Any, fresh_seed: int | None) -> Dense | None:
-    """Load the MLP over the pooled vector, start a fresh one if asked, or say that it is missing."""
-    when = find_pooler(settings.pooler).head
-    if when == "none":
-        return None
-    if settings.head is not None:
-        head = foreign.read_layer(folder, settings.head)
-        return head if isinstance(head, Dense) else None
-    if fresh_seed is not None:
-        return fresh_head(
-            config.hidden_size, seed=fresh_seed, deviation=getattr(config, "initializer_range", 0.02)
-        )
-    if when == "kept":
-        raise ModelError(
-            f"pooler {settings.pooler!r} needs the MLP learned in training, and {folder} has none; a random one would "
-            "give random vectors. Use 'cls' or 'cls_pretrained', or train the model first."
-        )
-    return None
-
-
-def _token_limit(asked: int | None, settled: int | None, hard: int | None) -> int | None:
-    """Return the limit to use: the one asked for if it fits, else the model's own."""
-    own = min((limit for limit in (settled, hard) if limit is not None), default=None)
-    if asked is None:
-        return own
-    if asked < 3:
-        raise ConfigError(f"max_tokens is {asked}; a text needs at least 3 tokens, two of them special.")
-    if hard is not None and asked > hard:
-        raise ConfigError(f"max_tokens is {asked}, but this model reads at most {hard} tokens.")
-    return asked
-
-
-def _length(texts: Iterable[str]) -> int | None:
-    return len(texts) if hasattr(texts, "__len__") else None
-
-
-def _windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Cut texts into lists of `size`, checking that each is one."""
-    if isinstance(texts, (bytes, bytearray)):
-        raise InputError("expected texts, got bytes. Decode them first, for example with .decode('utf-8').")
-    stream = enumerate(texts)
-    while window := list(itertools.islice(stream, size)):
-        for place, text in window:
-            if not isinstance(text, str):
-                raise InputError(f"text {place} is not a string but {type(text).__name__}: {text!r:.60}.")
-        yield [text for _, text in window]
-
-
-def _place_texts(window: Sequence[str], seen: dict[bytes, int], rows: list[int]) -> list[str]:
-    """Note each text's row among the distinct ones and return the texts not met before."""
-    fresh = []
-    for text in window:
-        # A digest, so that an iterator's texts need not be kept to recognise them.
-        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-        if key not in seen:
-            seen[key] = len(seen)
-            fresh.append(text)
-        rows.append(seen[key])
-    return fresh
-
-
-def _move_into(aside: Path, target: Path) -> None:
-    """Move finished files one by one over their older namesakes; the settings, written last, move last."""
-    files = sorted(
-        (path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == "twinpass.json"
-    )
-    for path in files:
-        place = target / path.relative_to(aside)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        os.replace(path, place)

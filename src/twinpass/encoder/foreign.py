@@ -47,7 +47,8 @@ def read_foreign_settings(folder: Path) -> Settings | None:
             layers.append(NORMALIZE)
         elif kind not in ("Transformer", "Dropout"):
             raise ModelError(
-                f"{path}: twinpass cannot run a module of kind {kind!r}; it knows Transformer, Pooling, Dense, Dropout and Normalize."
+                f"{path}: twinpass cannot run a module of kind {kind!r}; "
+                "it knows Transformer, Pooling, Dense, Dropout and Normalize."
             )
     if pooler is None:
         raise ModelError(
@@ -63,7 +64,8 @@ def _read_pooling(folder: Path) -> str:
     unknown = [mode for mode in modes if mode not in _POOLER_OF_MODE]
     if unknown or not config.get("include_prompt", True):
         raise ModelError(
-            f"{folder / 'config.json'}: twinpass cannot pool like this (modes {modes}, include_prompt {config.get('include_prompt', True)})."
+            f"{folder / 'config.json'}: twinpass cannot pool like this "
+            f"(modes {modes}, include_prompt {config.get('include_prompt', True)})."
         )
     return "+".join(_POOLER_OF_MODE[mode] for mode in modes)
 
@@ -92,7 +94,8 @@ def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Mod
     activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS or config.get("use_residual"):
         raise ModelError(
-            f"{folder / name / 'config.json'}: unknown activation {activation!r} or a residual; known: {', '.join(ACTIVATIONS)}."
+            f"{folder / name / 'config.json'}: unknown activation {activation!r} or a residual. "
+            f"Known: {', '.join(ACTIVATIONS)}."
         )
     layer = Dense(
         config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation
@@ -109,11 +112,13 @@ def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor
         weights = torch.load(pickled, map_location="cpu", weights_only=True)
     elif pickled.is_file():
         raise ModelError(
-            f"{pickled} is a pickle, which can run code when opened. Use --trust-pickle if you trust where it came from."
+            f"{pickled} is a pickle, which can run code when opened. "
+            "Use --trust-pickle if you trust where it came from."
         )
     else:
         raise ModelError(
-            f"{safe} is missing: this layer belongs to the model and is never made up. Save or download the model again."
+            f"{safe} is missing: this layer belongs to the model and is never made up. "
+            "Save or download the model again."
         )
     return {name: tensor.float() for name, tensor in weights.items()}
 

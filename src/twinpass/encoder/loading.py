@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ def find_folder(name: str, *, trust_pickle: bool = False) -> Path:
     if name == builtin.NAME:
         return builtin.find_minilm()
     folder = Path(name).expanduser()
-    if folder.is_dir():
+    if name and folder.is_dir():
         return folder
     if folder.exists():
         raise ModelError(
@@ -70,7 +69,7 @@ def load_transformer(
     from transformers import AutoConfig, AutoModel
 
     _check_weights(folder, trust_pickle=trust_pickle)
-    with _quiet(), _explained(folder):
+    with quiet(), _explained(folder):
         config = AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
         )
@@ -93,7 +92,7 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
     """Load a checkpoint's fast tokenizer."""
     from transformers import AutoTokenizer
 
-    with _quiet(), _explained(folder):
+    with quiet(), _explained(folder):
         tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
         )
@@ -139,7 +138,8 @@ def _check_complete(folder: Path, model: Any, missing: set[str]) -> None:
     if missing - pooler:
         some = ", ".join(sorted(missing - pooler)[:3])
         raise ModelError(
-            f"{folder} lacks {len(missing - pooler)} weights of its own architecture ({some} ...). It is damaged, or not an encoder."
+            f"{folder} lacks {len(missing - pooler)} weights of its own architecture ({some} ...). "
+            "It is damaged, or not an encoder."
         )
     if pooler:
         model.pooler = None
@@ -155,12 +155,13 @@ def _explained(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence the library's load reports and bars: what matters of them is checked here."""
-    from transformers.utils import logging as library
+    from transformers.utils import logging
 
+    library: Any = logging
     level, bars = library.get_verbosity(), library.is_progress_bar_enabled()
-    library.set_verbosity(logging.CRITICAL)
+    library.set_verbosity(library.CRITICAL)
     library.disable_progress_bar()
     try:
         yield

@@ -50,7 +50,7 @@ class SentenceModel(nn.Module):
         *,
         pooler: str,
         head: nn.Module | None = None,
-        layers: nn.Module | None = None,
+        layers: nn.Sequential | None = None,
     ) -> None:
         super().__init__()
         self.transformer = transformer

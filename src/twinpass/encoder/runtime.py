@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from twinpass.encoder.model import SentenceModel
 from twinpass.errors import ConfigError
-from twinpass.registry import Registry
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
 
 PRECISIONS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -26,10 +28,6 @@ class Runtime(Protocol):
         ...
 
 
-RUNTIMES: Registry[Callable[..., Runtime]] = Registry("runtime")
-
-
-@RUNTIMES.register("torch")
 class TorchRuntime:
     """Plain torch; on a CPU the weights are laid out once for the whole session."""
 
@@ -45,9 +43,9 @@ class TorchRuntime:
         packed = self.device.type == "cpu" and self.precision == "fp32" and batches >= self.worth_packing
         dtype = PRECISIONS[self.precision]
         reduced = torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32)
-        with evaluating(self.model), torch.inference_mode(), reduced:
-            with packed_linears(self.model) if packed else contextlib.nullcontext():
-                yield lambda features: self.model(features).float()
+        layout = packed_linears(self.model) if packed else contextlib.nullcontext()
+        with evaluating(self.model), torch.inference_mode(), reduced, layout:
+            yield lambda features: self.model(features).float()
 
 
 @contextlib.contextmanager
@@ -64,10 +62,10 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 @contextlib.contextmanager
 def packed_linears(model: nn.Module) -> Iterator[None]:
     """Let every linear layer use weights packed for oneDNN, where this torch has them."""
-    layers = [layer for layer in model.modules() if type(layer) is nn.Linear] if can_pack() else []
+    layers: list[Any] = [layer for layer in model.modules() if type(layer) is nn.Linear] if can_pack() else []
     for layer in layers:
         # An attribute of the instance hides the class's method until it is deleted again.
-        layer.forward = _packed_forward(layer)  # type: ignore[method-assign]
+        layer.forward = _packed_forward(layer)
     try:
         yield
     finally:
@@ -77,7 +75,7 @@ def packed_linears(model: nn.Module) -> Iterator[None]:
 
 def can_pack() -> bool:
     """Tell whether this torch offers linear layers with packed weights."""
-    return torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+    return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 def _packed_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
@@ -114,12 +112,12 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise ConfigError("fp16 needs a GPU. On a CPU use fp32, the default, or bf16.")
 
 
-def make_runtime(
-    name: str, model: SentenceModel, *, device: torch.device, precision: str, **details: Any
-) -> Runtime:
-    """Return the named runtime for a model, loading what it needs only now."""
+def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
+    """Return the named runtime for an encoder, importing what it needs only now."""
     if name == "onnx":
         from twinpass.encoder.onnx import OnnxRuntime
 
-        return OnnxRuntime(model, device=device, precision=precision, **details)
-    return RUNTIMES[name](model, device=device, precision=precision)
+        return OnnxRuntime(encoder, precision=precision)
+    if name != "torch":
+        raise ConfigError(f"no runtime named {name!r}. Known: torch (the reference), onnx.")
+    return TorchRuntime(encoder.model, device=encoder.device, precision=precision)

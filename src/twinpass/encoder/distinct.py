@@ -1,0 +1,47 @@
+"""Texts taken in windows, each checked to be one and each distinct one noted once."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+from twinpass.errors import InputError
+
+
+class Distinct:
+    """Remembers which row of the distinct texts each text met so far stands for."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self._row_of: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def add(self, window: Sequence[str]) -> list[str]:
+        """Note every text of a window and return those not met before."""
+        fresh = []
+        for text in window:
+            # A digest, so that an iterator's texts need not be kept to recognise them.
+            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            if key not in self._row_of:
+                self._row_of[key] = len(self._row_of)
+                fresh.append(text)
+            self.rows.append(self._row_of[key])
+        return fresh
+
+
+def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Cut texts into lists of at most `size`, refusing what is not text."""
+    given: object = texts
+    if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+        raise InputError(
+            f"expected texts, got {type(given).__name__}. Pass a list or an iterator of strings."
+        )
+    stream = enumerate(given)
+    while window := list(itertools.islice(stream, size)):
+        for place, text in window:
+            if not isinstance(text, str):
+                raise InputError(f"text {place} is not a string but {type(text).__name__}: {text!r:.60}.")
+        yield [text for _, text in window]

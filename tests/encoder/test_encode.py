@@ -1,0 +1,179 @@
+"""What a user may hand to encode, and what comes back."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import SENTENCES, WORDS
+
+from twinpass import Encoder
+from twinpass.encoder import encoder as room
+from twinpass.encoder.encoder import TruncationWarning
+from twinpass.errors import ConfigError, InputError
+
+
+@pytest.fixture(scope="module")
+def encoder(checkpoints) -> Encoder:
+    return Encoder.load(checkpoints("bert"), pooler="avg")
+
+
+def test_a_string_gives_a_vector_and_an_empty_list_an_empty_matrix(encoder: Encoder) -> None:
+    assert encoder.encode("a dog").shape == (32,)
+    assert encoder.encode([]).shape == (0, 32)
+    assert encoder.encode([]).dtype == np.float32
+
+
+def test_the_empty_string_is_a_text(encoder: Encoder) -> None:
+    vector = encoder.encode([""])
+    assert vector.shape == (1, 32)
+    assert np.isfinite(vector).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a dog", 7], "text 1 is not a string but int: 7"),
+        (["a dog", None], "text 1 is not a string but NoneType"),
+        ([b"a dog"], "text 0 is not a string but bytes"),
+        (b"a dog", "expected texts, got bytes"),
+        (7, "expected texts, got int"),
+    ],
+)
+def test_what_is_not_text_is_refused(encoder: Encoder, texts, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        encoder.encode(texts)
+
+
+def test_control_characters_and_lone_surrogates_do_not_crash(encoder: Encoder) -> None:
+    assert np.isfinite(encoder.encode(["\x00\x01\x02 dog", "tab\tand\nnewline", "\u200b"])).all()
+
+
+def test_truncation_is_counted_and_said_once(encoder: Encoder) -> None:
+    long = " ".join(WORDS * 3)
+    with pytest.warns(TruncationWarning, match="1 of 2 texts are longer than 64 tokens") as caught:
+        vectors = encoder.encode([long, "a dog"])
+    assert len([w for w in caught if w.category is TruncationWarning]) == 1
+    assert encoder.truncated == 1
+    with pytest.warns(TruncationWarning):
+        np.testing.assert_allclose(encoder.encode(long + " and more"), vectors[0], atol=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encoder.encode("a dog")
+    assert encoder.truncated == 0
+
+
+def test_max_tokens_cuts_earlier_and_has_bounds(encoder: Encoder) -> None:
+    with pytest.warns(TruncationWarning):
+        cut = encoder.encode("the cat sat on the mat", max_tokens=5)
+    np.testing.assert_allclose(cut, encoder.encode("the cat sat"), atol=1e-6)
+    with pytest.raises(ConfigError, match="at most 64"):
+        encoder.encode("a dog", max_tokens=65)
+    with pytest.raises(ConfigError, match="at least 3"):
+        encoder.encode("a dog", max_tokens=2)
+
+
+def test_normalize(encoder: Encoder) -> None:
+    vectors = encoder.encode(SENTENCES, normalize=True)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+
+
+def test_each_distinct_text_is_encoded_once(encoder: Encoder, monkeypatch) -> None:
+    asked: list[str] = []
+    ids = encoder.tokens.ids
+    monkeypatch.setattr(
+        encoder.tokens, "ids", lambda texts, **rest: (asked.extend(texts), ids(texts, **rest))[1]
+    )
+    monkeypatch.setattr(room, "WINDOW", 3)  # duplicates are found across windows too
+    texts = SENTENCES * 3
+    vectors = encoder.encode(iter(texts))
+    assert sorted(asked) == sorted(set(texts))
+    np.testing.assert_allclose(vectors[: len(SENTENCES)], vectors[len(SENTENCES) : 2 * len(SENTENCES)])
+
+
+def test_an_iterator_is_taken_window_by_window(encoder: Encoder, monkeypatch) -> None:
+    monkeypatch.setattr(room, "WINDOW", 4)
+    taken = encoded = 0
+    most_ahead = 0
+
+    def stream():
+        nonlocal taken, most_ahead
+        for number in range(20):
+            taken += 1
+            most_ahead = max(most_ahead, taken - encoded)
+            yield f"text {WORDS[number]}"
+
+    distinct = encoder._encode_distinct
+
+    def counting(texts, *rest):
+        nonlocal encoded
+        encoded += len(texts)
+        return distinct(texts, *rest)
+
+    monkeypatch.setattr(encoder, "_encode_distinct", counting)
+    assert encoder.encode(stream()).shape == (20, 32)
+    assert most_ahead <= 5
+
+
+def test_stream_yields_the_same_vectors_in_blocks(encoder: Encoder) -> None:
+    texts = SENTENCES * 3
+    blocks = list(encoder.encode_stream(iter(texts), window=5))
+    assert [len(block) for block in blocks] == [5, 5, 5, 5, 4]
+    np.testing.assert_allclose(np.concatenate(blocks), encoder.encode(texts), atol=1e-5)
+
+
+def test_encoding_leaves_the_model_as_it_was(encoder: Encoder) -> None:
+    encoder.model.train()
+    state = torch.get_rng_state()
+    encoder.encode(SENTENCES * 40)
+    assert encoder.model.training
+    assert torch.equal(state, torch.get_rng_state())
+    assert all("forward" not in vars(module) for module in encoder.model.modules())
+    encoder.model.eval()
+
+
+def test_packed_weights_give_the_same_vectors_and_follow_updates(checkpoints, monkeypatch) -> None:
+    encoder = Encoder.load(checkpoints("bert"), pooler="avg")
+    monkeypatch.setattr(type(encoder.runtime), "worth_packing", 10**9)
+    plain = encoder.encode(SENTENCES)
+    monkeypatch.setattr(type(encoder.runtime), "worth_packing", 0)
+    np.testing.assert_allclose(encoder.encode(SENTENCES), plain, atol=1e-5)
+    with torch.no_grad():
+        for parameter in encoder.model.parameters():
+            parameter.add_(0.01)
+    changed = encoder.encode(SENTENCES)
+    monkeypatch.setattr(type(encoder.runtime), "worth_packing", 10**9)
+    assert np.abs(changed - plain).max() > 1e-3
+    np.testing.assert_allclose(encoder.encode(SENTENCES), changed, atol=1e-5)
+
+
+def test_devices_and_precisions_are_checked(checkpoints) -> None:
+    folder = checkpoints("bert")
+    with pytest.raises(ConfigError, match="no precision named 'fp8'"):
+        Encoder.load(folder, pooler="avg", precision="fp8")
+    with pytest.raises(ConfigError, match="fp16 needs a GPU"):
+        Encoder.load(folder, pooler="avg", precision="fp16", device="cpu")
+    with pytest.raises(ConfigError, match="no runtime named 'tpu'"):
+        Encoder.load(folder, pooler="avg", runtime="tpu")
+    with pytest.raises(ConfigError, match="device 'quantum' cannot be used"):
+        Encoder.load(folder, pooler="avg", device="quantum")
+
+
+def test_bf16_is_near(checkpoints) -> None:
+    exact = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu").encode(SENTENCES, normalize=True)
+    rough = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu", precision="bf16")
+    vectors = rough.encode(SENTENCES, normalize=True)
+    assert vectors.dtype == np.float32
+    assert (vectors * exact).sum(axis=1).min() > 0.999
+
+
+def test_onnx_equals_torch(checkpoints, tmp_path, monkeypatch) -> None:
+    pytest.importorskip("onnxscript", reason="needs the extra [onnx]")
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path))
+    folder = checkpoints("bert")
+    fast = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=1, runtime="onnx", device="cpu")
+    plain = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=1, device="cpu")
+    np.testing.assert_allclose(fast.encode(SENTENCES), plain.encode(SENTENCES), atol=1e-4)
+    assert len(list((tmp_path / "onnx").iterdir())) == 1

@@ -1,0 +1,211 @@
+"""Folders as they come: complete, incomplete, foreign, unsafe."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tests.tiny import SENTENCES
+
+from twinpass import Encoder
+from twinpass.encoder import builtin
+from twinpass.errors import ConfigError, ModelError, OutputError
+
+
+@pytest.fixture
+def folder(checkpoints, tmp_path: Path) -> Path:
+    """A bare checkpoint that a test may damage."""
+    return shutil.copytree(checkpoints("bert"), tmp_path / "model")
+
+
+def test_a_bare_checkpoint_needs_a_pooler(folder: Path) -> None:
+    with pytest.raises(ModelError, match="--pooler") as caught:
+        Encoder.load(folder)
+    assert "cls_mlp_train" in str(caught.value)
+    assert "the paper's unsupervised models" in str(caught.value)
+
+
+def test_a_kept_head_is_never_made_up(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="a random one would give random vectors"):
+        Encoder.load(folder, pooler="cls_mlp")
+    saved = tmp_path / "saved"
+    for pooler, place in (("cls_mlp", "2_Dense"), ("cls_mlp_train", "training_head")):
+        Encoder.load(folder, pooler=pooler, fresh_head_seed=0).save(saved)
+        (saved / place / "model.safetensors").unlink()
+        with pytest.raises(ModelError, match="never made up"):
+            Encoder.load(saved)
+        shutil.rmtree(saved)
+
+
+def test_the_pretrained_pooler_is_never_made_up(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file(
+        {name: tensor for name, tensor in weights.items() if not name.startswith("pooler.")},
+        folder / "model.safetensors",
+        metadata={"format": "pt"},
+    )
+    with pytest.raises(ModelError, match="no pretrained pooler"):
+        Encoder.load(folder, pooler="cls_pretrained")
+    assert Encoder.load(folder, pooler="cls").encode("a dog").shape == (32,)
+
+
+def test_missing_weights_are_refused(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("encoder.layer.1.output.dense.weight")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ModelError, match="lacks 1 weights of its own architecture"):
+        Encoder.load(folder, pooler="cls")
+
+
+def test_half_precision_weights_load_as_float32(folder: Path) -> None:
+    exact = Encoder.load(folder, pooler="cls").encode(SENTENCES)
+    halves = {name: tensor.half() for name, tensor in load_file(folder / "model.safetensors").items()}
+    save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "float16"}))
+    encoder = Encoder.load(folder, pooler="cls")
+    assert {parameter.dtype for parameter in encoder.model.parameters()} == {torch.float32}
+    np.testing.assert_allclose(encoder.encode(SENTENCES), exact, atol=0.05)
+
+
+def test_a_pickle_is_refused_unless_trusted(folder: Path) -> None:
+    exact = Encoder.load(folder, pooler="cls").encode(SENTENCES)
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"is a pickle.*--trust-pickle"):
+        Encoder.load(folder, pooler="cls")
+    trusted = Encoder.load(folder, pooler="cls", trust_pickle=True)
+    np.testing.assert_allclose(trusted.encode(SENTENCES), exact, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("/no/such/folder", "there is no model folder '/no/such/folder'"),
+        ("./models/mine", "there is no model folder"),
+        ("", "there is no model folder ''"),
+        ("bad name!", "no model named 'bad name!'"),
+        ("nobody/no-such-model", "neither a folder here nor in the local hub cache"),
+    ],
+)
+def test_an_unknown_name_is_explained(name: str, message: str, monkeypatch, tmp_path: Path) -> None:
+    import huggingface_hub.constants as constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(name, pooler="cls")
+
+
+def test_a_file_or_an_empty_folder_is_not_a_model(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ModelError, match="is a file"):
+        Encoder.load(tmp_path / "file")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"no config\.json"):
+        Encoder.load(tmp_path / "empty", pooler="cls")
+    shutil.copy(Path(__file__), tmp_path / "empty" / "config.json")
+    with pytest.raises(ModelError, match="has no weights"):
+        Encoder.load(tmp_path / "empty", pooler="cls")
+
+
+def test_a_sentence_transformers_folder_is_read_as_it_says(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
+
+    torch.manual_seed(1)
+    transformer = Transformer(str(folder), max_seq_length=7)
+    pooling = Pooling(32, pooling_mode=("cls", "mean"))
+    dense = Dense(64, 10, activation_function=torch.nn.Sigmoid())
+    theirs = SentenceTransformer(modules=[transformer, pooling, dense, Normalize()], device="cpu")
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs", device="cpu")
+    assert (ours.pooler, ours.max_tokens, ours.dimensions) == ("cls+avg", 7, 10)
+    with pytest.warns(UserWarning, match="longer than 7 tokens"):
+        vectors = ours.encode(SENTENCES)
+    np.testing.assert_allclose(vectors, theirs.encode(SENTENCES), atol=1e-5)
+    ours.save(tmp_path / "ours")
+    again = SentenceTransformer(str(tmp_path / "ours"), device="cpu")
+    np.testing.assert_allclose(again.encode(SENTENCES), vectors, atol=1e-5)
+
+
+def test_a_default_prompt_is_obeyed(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    theirs = SentenceTransformer(
+        modules=[Transformer(str(folder)), Pooling(32)],
+        prompts={"query": "find the word "},
+        default_prompt_name="query",
+        device="cpu",
+    )
+    theirs.save(str(tmp_path / "theirs"))
+    ours = Encoder.load(tmp_path / "theirs", device="cpu")
+    np.testing.assert_allclose(ours.encode(SENTENCES), theirs.encode(SENTENCES), atol=1e-5)
+
+
+def test_an_unknown_module_is_refused(folder: Path) -> None:
+    (folder / "modules.json").write_text(json.dumps([{"path": "", "type": "somewhere.Magic"}]))
+    with pytest.raises(ModelError, match="cannot run a module of kind 'Magic'"):
+        Encoder.load(folder)
+
+
+def test_damaged_settings_are_explained(folder: Path) -> None:
+    (folder / "twinpass.json").write_text("{not json")
+    with pytest.raises(ModelError, match=r"cannot read .*twinpass.json"):
+        Encoder.load(folder)
+    (folder / "twinpass.json").write_text('{"format": 99}')
+    with pytest.raises(ModelError, match="another version of twinpass"):
+        Encoder.load(folder)
+    (folder / "twinpass.json").write_text('{"format": 1}')
+    with pytest.raises(ModelError, match="names no pooler"):
+        Encoder.load(folder)
+
+
+def test_saving_into_a_folder_keeps_what_else_is_there(folder: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=0)
+    target = tmp_path / "run"
+    (target / "checkpoints").mkdir(parents=True)
+    (target / "log.jsonl").write_text("{}\n")
+    encoder.save(target)
+    encoder.save(target)
+    assert (target / "log.jsonl").read_text() == "{}\n"
+    assert not list(target.glob(".*"))
+    assert Encoder.load(target).fingerprint == encoder.fingerprint
+
+
+def test_a_failing_save_leaves_nothing(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    encoder = Encoder.load(folder, pooler="cls")
+
+    def full(*args, **rest):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(encoder.model.transformer, "save_pretrained", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        encoder.save(tmp_path / "out")
+    assert not [path for path in tmp_path.iterdir() if path.name != "model"]
+    with pytest.raises(OutputError, match="there is no folder"):
+        encoder.save(tmp_path / "missing" / "out")
+
+
+def test_dropout_has_bounds(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 0 and below 1"):
+        Encoder.load(folder, pooler="cls", dropout=1.0)
+
+
+def test_the_builtin_model_is_checked(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(builtin, "_in_package", lambda: None)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ModelError, match=r"pip install 'twinpass\[demo\]'"):
+        builtin.find_minilm()
+    snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (snapshot / "modules.json").write_text("[]")
+    (snapshot / "model.safetensors").write_bytes(b"tampered")
+    with pytest.raises(ModelError, match="is not the published all-MiniLM-L6-v2"):
+        Encoder.load("minilm")

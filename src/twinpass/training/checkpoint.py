@@ -1,0 +1,201 @@
+"""Checkpoints: whole or not there, complete enough to go on bit by bit as if nothing had happened.
+
+::
+
+    OUTPUT/checkpoints/
+      step-00000250/     the newest state: a model any verb can load, and beside it
+        run.json           the run
+        progress.json      how far it is: step, scores, length of the log, generators of python and numpy
+        trainer.safetensors  the optimizer's moments, further weights, torch's generators
+      best-00000250/     the model that scored best on dev, with run.json
+
+Each folder gets its name only when all of it is on the disk; older ones go once the newer one stands.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from twinpass.config import Run
+from twinpass.encoder.encoder import Encoder
+from twinpass.errors import ConfigError, OutputError
+from twinpass.files import write_json, writing_folder
+from twinpass.training.events import Scores
+
+FOLDER = "checkpoints"
+SECOND = "second"  # where the other encoder of a dual encoder lies
+
+
+@dataclass
+class Progress:
+    """How far a run is; everything of it that is neither weight nor moment."""
+
+    step: int = 0
+    before: Scores = field(default_factory=dict)
+    best: Scores = field(default_factory=dict)
+    last: Scores = field(default_factory=dict)
+    best_step: int | None = None
+    evaluations_without_gain: int = 0
+    masked: int = 0
+    seconds: float = 0.0
+    log_length: int = 0
+    loss: float | None = None
+    data_fingerprint: str = ""
+    scaler: dict[str, Any] = field(default_factory=dict)
+    generators: list[dict[str, Any]] = field(default_factory=list)  # python's and numpy's, one per process
+
+
+def step_folder(output: Path, step: int) -> Path:
+    """Return where the checkpoint of a step lies."""
+    return output / FOLDER / f"step-{step:08d}"
+
+
+def best_folder(output: Path, step: int) -> Path:
+    """Return where the best model so far lies."""
+    return output / FOLDER / f"best-{step:08d}"
+
+
+def newest(output: Path) -> Path | None:
+    """Return the newest whole checkpoint of an output folder, if there is one."""
+    found = sorted((output / FOLDER).glob("step-*/progress.json"))
+    return found[-1].parent if found else None
+
+
+def write_checkpoint(
+    output: Path, run: Run, progress: Progress, encoders: list[Encoder], tensors: dict[str, Tensor]
+) -> Path:
+    """Write a checkpoint, then remove those it replaces; if writing fails, the previous one is untouched."""
+    target = step_folder(output, progress.step)
+    try:
+        with writing_folder(target) as aside:
+            write_model(aside, run, encoders)
+            save_file(
+                {name: tensor.contiguous() for name, tensor in tensors.items()}, aside / "trainer.safetensors"
+            )
+            write_json(aside / "progress.json", asdict(progress))
+    except OutputError as error:
+        raise OutputError(f"{error} {_what_is_left(output)}") from error
+    _remove_replaced(output, progress)
+    return target
+
+
+def write_best(output: Path, run: Run, step: int, encoders: list[Encoder]) -> None:
+    """Keep the present model as the best so far."""
+    with writing_folder(best_folder(output, step)) as aside:
+        write_model(aside, run, encoders)
+
+
+def write_model(folder: Path, run: Run, encoders: list[Encoder]) -> None:
+    """Write the encoder (and a second one below it), and the run beside it."""
+    encoders[0].save(folder)
+    for second in encoders[1:]:
+        second.save(folder / SECOND)
+    (folder / "run.json").write_text(run.to_json(), encoding="utf-8")
+
+
+def read_progress(folder: Path) -> Progress:
+    """Read how far the run of a checkpoint was."""
+    return Progress(**json.loads((folder / "progress.json").read_text(encoding="utf-8")))
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Read what a checkpoint holds beside the model."""
+    return load_file(folder / "trainer.safetensors")
+
+
+def check_same_run(folder: Path, run: Run) -> None:
+    """Refuse to resume with other settings than the checkpoint's."""
+    stored = asdict(Run.read(folder / "run.json"))
+    changed = [
+        name for name, value in asdict(run).items() if stored[name] != value and name not in MAY_CHANGE
+    ]
+    if changed:
+        details = "; ".join(f"{name}: {stored[name]!r} then, {getattr(run, name)!r} now" for name in changed)
+        raise ConfigError(
+            f"the run in {folder} was made with other settings ({details}). Resume with the same ones, or start "
+            "anew in another folder."
+        )
+
+
+# Where things lie and how often they are saved does not change what is computed.
+MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "model"}
+
+
+def clean(output: Path) -> None:
+    """Remove what a killed run left half-written."""
+    for place in (output, output / FOLDER):
+        for leftover in (*place.glob(".step-*"), *place.glob(".best-*"), *place.glob(".saving.*")):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+
+def check_room(output: Path, parameters: int) -> None:
+    """Raise OutputError now if the disk could not take the checkpoints of a model of this size."""
+    # At the fullest moment: two checkpoints of weights and two moments, two best models, the finished one.
+    needed = 4 * parameters * (3 + 3 + 1 + 1 + 1)
+    free = shutil.disk_usage(output).free
+    if free < needed:
+        raise OutputError(
+            f"{output} lies on a disk with {free / 1e9:.1f} GB free, and this run needs about {needed / 1e9:.1f} GB "
+            "for its checkpoints. Make room, or choose another place."
+        )
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer, names: dict[nn.Parameter, str]) -> dict[str, Tensor]:
+    """Return the optimizer's state under the names of its parameters."""
+    return {
+        f"optimizer.{key}.{name}": value.detach()
+        for parameter, name in names.items()
+        for key, value in optimizer.state.get(parameter, {}).items()
+    }
+
+
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor]
+) -> None:
+    """Bring the optimizer's state back."""
+    for parameter, name in names.items():
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            if (stored := tensors.get(f"optimizer.{key}.{name}")) is not None:
+                optimizer.state[parameter][key] = stored if key == "step" else stored.to(parameter.device)
+
+
+def generators() -> dict[str, Any]:
+    """Return the states of python's and numpy's generators as plain numbers."""
+    kind, words, gauss = random.getstate()
+    name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
+    return {
+        "python": [kind, list(words), gauss],
+        "numpy": [name, np.asarray(keys).tolist(), int(place), int(has_gauss), float(cached)],
+    }
+
+
+def restore_generators(states: dict[str, Any]) -> None:
+    """Bring python's and numpy's generators back."""
+    kind, words, gauss = states["python"]
+    random.setstate((kind, tuple(words), gauss))
+    name, keys, place, has_gauss, cached = states["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+
+
+def _remove_replaced(output: Path, progress: Progress) -> None:
+    keep = {step_folder(output, progress.step)}
+    if progress.best_step is not None:
+        keep.add(best_folder(output, progress.best_step))
+    for folder in (output / FOLDER).iterdir():
+        if folder.name.startswith(("step-", "best-")) and folder not in keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _what_is_left(output: Path) -> str:
+    left = newest(output)
+    return f"The checkpoint {left} is whole; resume from it." if left else "There was no earlier checkpoint."

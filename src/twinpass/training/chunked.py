@@ -1,0 +1,128 @@
+"""The batch is the unit of the loss, not of the forward pass.
+
+A batch's sentences are sorted by length and cut into chunks, so little is padding; each chunk is encoded, the
+vectors are put back in order, and the loss is taken over all of them. `encode_directly` keeps every chunk's graph.
+`encode_cached` keeps none: the gradient at the vectors is taken first, then each chunk is encoded again, under the
+same dropout masks, to carry it on. That bounds memory by one chunk and costs one forward pass more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from twinpass.encoder.encoder import Encoder
+from twinpass.text.batch import cut
+
+TOKEN_BUDGET = 4_096  # padded tokens in one chunk where memory is not bounded by the user
+CHUNK_COST = 128.0  # what one more chunk costs in tokens: the fixed work of a forward and a backward pass
+
+Ids = Sequence[Any]  # one array of token ids per sentence
+Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
+
+
+class Chunk(NamedTuple):
+    """Sentences of near-equal length that go through one encoder together, by their place in the batch."""
+
+    encoder: Encoder
+    places: NDArray[np.int64]
+
+
+class Encoded(NamedTuple):
+    """A batch's vectors (sentences, d), and what to call once the loss has been sent back to them."""
+
+    vectors: Tensor
+    carry_on: Callable[[], None]
+
+
+def cut_chunks(ids: Ids, encoder_of: Sequence[Encoder], *, token_budget: int | None = None) -> list[Chunk]:
+    """Cut sentences into chunks with little padding, each for one encoder."""
+    chunks = []
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    for encoder in dict.fromkeys(encoder_of):
+        own = np.array([place for place, other in enumerate(encoder_of) if other is encoder], dtype=np.int64)
+        parts = cut(lengths[own], token_budget=token_budget or TOKEN_BUDGET, batch_cost=CHUNK_COST)
+        chunks += [Chunk(encoder, own[part]) for part in parts]
+    return chunks
+
+
+def encode_directly(
+    chunks: Sequence[Chunk], ids: Ids, *, dimensions: int, autocast: Autocast = contextlib.nullcontext
+) -> Encoded:
+    """Encode every chunk with its graph; the backward pass needs nothing more."""
+    vectors = [_encode(chunk, ids, autocast) for chunk in chunks]
+    return Encoded(_in_order(vectors, chunks, dimensions), lambda: None)
+
+
+def encode_cached(
+    chunks: Sequence[Chunk], ids: Ids, *, dimensions: int, autocast: Autocast = contextlib.nullcontext
+) -> Encoded:
+    """Encode without a graph now, and again chunk by chunk once the gradient at the vectors is known."""
+    masks, parts = [], []
+    with torch.no_grad():
+        for chunk in chunks:
+            masks.append(RandomState.now(chunk.encoder.device))
+            parts.append(_encode(chunk, ids, autocast))
+    vectors = _in_order(parts, chunks, dimensions).requires_grad_()
+
+    def replay() -> None:
+        gradient = vectors.grad
+        if gradient is None:
+            return
+        with keeping_random_state(vectors.device):
+            for chunk, mask in zip(chunks, masks, strict=True):
+                mask.restore()
+                again = _encode(chunk, ids, autocast)
+                torch.autograd.backward(again, gradient[torch.from_numpy(chunk.places)])
+
+    return Encoded(vectors, replay)
+
+
+class RandomState(NamedTuple):
+    """The state of the generators that dropout draws from."""
+
+    cpu: Tensor
+    gpu: Tensor | None
+    device: torch.device
+
+    @classmethod
+    def now(cls, device: torch.device) -> RandomState:
+        """Take the present state."""
+        gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        return cls(torch.get_rng_state(), gpu, device)
+
+    def restore(self) -> None:
+        """Bring the state back."""
+        torch.set_rng_state(self.cpu)
+        if self.gpu is not None:
+            torch.cuda.set_rng_state(self.gpu, self.device)
+
+
+@contextlib.contextmanager
+def keeping_random_state(device: torch.device) -> Iterator[None]:
+    """Leave the generators as they were, whatever is drawn inside."""
+    before = RandomState.now(device)
+    try:
+        yield
+    finally:
+        before.restore()
+
+
+def _encode(chunk: Chunk, ids: Ids, autocast: Autocast) -> Tensor:
+    with autocast():
+        vectors: Tensor = chunk.encoder.model(chunk.encoder.pad([ids[place] for place in chunk.places]))
+    return vectors.float()
+
+
+def _in_order(parts: Sequence[Tensor], chunks: Sequence[Chunk], dimensions: int) -> Tensor:
+    """Put the chunks' vectors back into the batch's order; a process without sentences has no chunk."""
+    if not chunks:
+        return torch.zeros(0, dimensions)
+    order = np.argsort(np.concatenate([chunk.places for chunk in chunks]), kind="stable")
+    return torch.cat(list(parts))[torch.from_numpy(order)]

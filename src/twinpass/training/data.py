@@ -1,0 +1,181 @@
+"""Training text, tokenised ahead and held compactly; batches in a seeded order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinpass.errors import InputError
+from twinpass.text.rows import Row
+from twinpass.training.care import lexical_overlap
+
+WINDOW = 16_384  # rows tokenised at a time: texts are never all in memory, only their ids are
+OVERLAP_ROWS = 10_000
+
+Tokenize = Callable[[Sequence[str]], list[list[int]]]
+
+
+class Rows(Protocol):
+    """What training reads: rows of texts that can be gone through more than once."""
+
+    @property
+    def width(self) -> int:
+        """Number of text columns."""
+
+    @property
+    def source(self) -> str:
+        """What messages call it."""
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the content."""
+
+
+class InMemory:
+    """Rows given as Python strings, or as tuples of two or three of them."""
+
+    def __init__(
+        self, rows: Sequence[str] | Sequence[tuple[str, ...]], *, source: str = "rows in memory"
+    ) -> None:
+        self.source = source
+        self.rows = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+        self.width = len(self.rows[0]) if self.rows else 0
+        for place, row in enumerate(self.rows):
+            if len(row) != self.width:
+                raise InputError(
+                    f"row {place} has {len(row)} texts and row 0 has {self.width}. Give all the same."
+                )
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row(texts, None, f"row {place}") for place, texts in enumerate(self.rows))
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the content."""
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update(json.dumps(row).encode() + b"\n")
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Token ids of every text of every row, in two flat arrays, with a key that tells equal texts."""
+
+    tokens: NDArray[np.int32]
+    ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of row r is number r * width + k
+    keys: NDArray[np.uint64]  # (rows, width)
+    overlap: float | None  # mean lexical overlap of (first, second) columns, where there are two
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def width(self) -> int:
+        """Number of text columns."""
+        return int(self.keys.shape[1])
+
+    def ids(self, text: int) -> NDArray[np.int32]:
+        """Return the token ids of one text."""
+        start = self.ends[text - 1] if text else 0
+        return self.tokens[start : self.ends[text]]
+
+    def columns(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return the numbers of the rows' texts, column by column."""
+        return [rows * self.width + column for column in range(self.width)]
+
+
+def read_data(rows: Rows, tokenize: Tokenize) -> TrainingData:
+    """Tokenise every row once, a window at a time, and refuse text that nothing can be learned from."""
+    tokens: list[NDArray[np.int32]] = []
+    lengths: list[NDArray[np.int64]] = []
+    keys: list[NDArray[np.uint64]] = []
+    overlap = lexical_overlap(row.texts for row in islice(rows, OVERLAP_ROWS)) if rows.width > 1 else None
+    for window in _windows(rows):
+        texts = list(chain.from_iterable(window))
+        ids = _tokenize_distinct(texts, tokenize)
+        lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
+        tokens.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
+        keys.append(np.fromiter(map(text_key, texts), np.uint64, len(texts)))
+    if not keys:
+        raise InputError(f"{rows.source} holds no text to train on.")
+    table = np.concatenate(keys).reshape(-1, rows.width)
+    _check_learnable(table, rows.source)
+    return TrainingData(np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap)
+
+
+def text_key(text: str) -> int:
+    """Return 64 bits that tell texts apart: equal texts have equal keys."""
+    return int.from_bytes(
+        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
+    )
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batches of a run, numbered from 0: a step's number alone says which rows it takes."""
+
+    rows: int
+    size: int
+    seed: int
+    hard_negatives: bool
+
+    @property
+    def per_epoch(self) -> int:
+        """Number of batches in one pass over the data, a smaller last one included."""
+        whole, rest = divmod(self.rows, self.size)
+        # A last row alone would have no negatives, so it joins the batch before it.
+        lonely = rest == 1 and whole > 0 and not self.hard_negatives
+        return whole + (rest > 0 and not lonely)
+
+    def since(self, step: int, *, until: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Yield (step, rows) from a step on, drawing each epoch's order once."""
+        while step < until:
+            epoch, place = divmod(step, self.per_epoch)
+            order: NDArray[np.int64] = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
+            for batch in range(place, min(self.per_epoch, place + until - step)):
+                stop = self.rows if batch == self.per_epoch - 1 else (batch + 1) * self.size
+                yield step, order[batch * self.size : stop]
+                step += 1
+
+
+def find_rows(rows: Rows, wanted: Iterable[int], *, most: int = 5) -> list[str]:
+    """Return "file:line: text" for rows by number, by reading again; at most so many."""
+    numbers = set(islice(sorted(wanted), most))
+    found = ((place, row) for place, row in enumerate(rows) if place in numbers)
+    return [f"{row.where}: {' | '.join(row.texts)[:200]}" for _, row in islice(found, len(numbers))]
+
+
+def _windows(rows: Rows) -> Iterator[list[tuple[str, ...]]]:
+    stream = iter(rows)
+    while window := [row.texts for row in islice(stream, WINDOW)]:
+        yield window
+
+
+def _tokenize_distinct(texts: Sequence[str], tokenize: Tokenize) -> list[list[int]]:
+    """Tokenise each distinct text once, and hand the ids out to all of its places."""
+    distinct = list(dict.fromkeys(texts))
+    if len(distinct) == len(texts):
+        return tokenize(texts)
+    ids: dict[str, Any] = dict(zip(distinct, tokenize(distinct), strict=True))
+    return [ids[text] for text in texts]
+
+
+def _check_learnable(keys: NDArray[np.uint64], source: str) -> None:
+    """Refuse a corpus in which no row has a negative."""
+    if keys.shape[1] == 3:
+        return
+    if len(keys) == 1:
+        raise InputError(f"{source} has one row. Learning tells rows apart, so it needs 2 or more.")
+    if len(np.unique(keys[:, 0])) == 1 or len(np.unique(keys[:, -1])) == 1:
+        raise InputError(
+            f"all {len(keys)} rows of {source} hold the same text. Learning tells texts apart, so it needs "
+            "different ones."
+        )

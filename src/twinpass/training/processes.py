@@ -1,0 +1,83 @@
+"""One batch over many processes: each encodes its share, and all take the same loss over the whole.
+
+Every process gathers everyone's vectors and puts its own, with their graph, in its place. The loss it then computes
+is the whole batch's, and sending it back gives the part of the gradient that runs through its own sentences. The
+gradient of the batch is therefore the sum over processes, not the mean that data-parallel wrappers take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+
+class Processes:
+    """The processes of a run, as seen from one of them."""
+
+    def __init__(self, accelerator: Any) -> None:
+        self.accelerator = accelerator
+        self.count: int = accelerator.num_processes
+        self.rank: int = accelerator.process_index
+        self.is_main: bool = accelerator.is_main_process
+
+    def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return this process's part of a batch's rows; parts differ by one row at most, and may be empty."""
+        return np.array_split(rows, self.count)[self.rank]
+
+    def gather(self, passes: Tensor, rows: int) -> Tensor:
+        """Return (passes, rows, d) of the whole batch from everyone's (passes, share, d)."""
+        if self.count == 1:
+            return passes
+        shares = [len(part) for part in np.array_split(np.arange(rows), self.count)]
+        padded = passes.new_zeros(passes.shape[0], max(shares), passes.shape[2])
+        padded[:, : passes.shape[1]] = passes.detach()
+        parts = list(self.accelerator.gather(padded[None]).unbind(0))
+        parts = [part[:, :share] for part, share in zip(parts, shares, strict=True)]
+        parts[self.rank] = passes
+        return torch.cat(parts, dim=1)
+
+    def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
+        """Add up everyone's gradients; a process without rows adds nothing."""
+        if self.count == 1:
+            return
+        every = list(parameters)
+        for parameter in every:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        flat = torch.cat([parameter.grad.flatten() for parameter in every if parameter.grad is not None])
+        total = self.accelerator.reduce(flat, reduction="sum")
+        for parameter, part in zip(every, total.split([p.numel() for p in every]), strict=True):
+            parameter.grad = part.view_as(parameter)
+
+    def total(self, number: float) -> float:
+        """Return the sum of everyone's number."""
+        if self.count == 1:
+            return number
+        everyone = torch.tensor([number], dtype=torch.float32, device=self.accelerator.device)
+        return float(self.accelerator.reduce(everyone, reduction="sum").item())
+
+    def from_main(self, thing: Any) -> Any:
+        """Return the main process's thing everywhere."""
+        if self.count == 1:
+            return thing
+        from accelerate.utils import broadcast_object_list
+
+        return broadcast_object_list([thing])[0]
+
+    def everyones(self, thing: Any) -> list[Any]:
+        """Return every process's thing, in order of rank."""
+        if self.count == 1:
+            return [thing]
+        from accelerate.utils import gather_object
+
+        things: list[Any] = gather_object([thing])
+        return things
+
+    def wait(self) -> None:
+        """Wait until every process is here."""
+        self.accelerator.wait_for_everyone()

@@ -1,0 +1,255 @@
+"""From a Run to everything its loop needs; whatever cannot work is found here, before the first step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from twinpass.config import Run
+from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.foreign import read_foreign_settings
+from twinpass.encoder.loading import find_folder
+from twinpass.encoder.runtime import check_precision, choose_device
+from twinpass.encoder.settings import read_settings
+from twinpass.errors import ConfigError, OutputError
+from twinpass.files import check_writable, explaining
+from twinpass.text.corpus import open_corpus
+from twinpass.text.views import VIEWS, View, choose_view, shared_dropout
+from twinpass.training import checkpoint
+from twinpass.training.chunked import RandomState
+from twinpass.training.data import Batches, InMemory, Rows, TrainingData, read_data
+from twinpass.training.journal import FILE as LOG
+from twinpass.training.mlm import MaskedLanguageModel
+from twinpass.training.processes import Processes
+
+Given = Sequence[str] | Sequence[tuple[str, ...]]
+
+
+@dataclass
+class Parts:
+    """Everything a training loop works with."""
+
+    run: Run
+    output: Path
+    rows: Rows
+    view: View
+    data: TrainingData
+    batches: Batches
+    steps: int
+    encoders: list[Encoder]  # one, or two for a dual encoder
+    mlm: MaskedLanguageModel | None
+    processes: Processes
+    names: dict[nn.Parameter, str]  # every trained parameter
+    optimizer: torch.optim.Optimizer
+    progress: checkpoint.Progress
+    notes: tuple[str, ...]
+
+    @property
+    def encoder(self) -> Encoder:
+        """The encoder that is trained, evaluated and kept."""
+        return self.encoders[0]
+
+    @property
+    def accelerator(self) -> Any:
+        """What knows of devices, mixed precision and distribution."""
+        return self.processes.accelerator
+
+
+def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bool, overwrite: bool) -> Parts:
+    """Check the run and build its parts, from the newest checkpoint if it is resumed."""
+    run.check()
+    output = _open_output(run, resume=resume, overwrite=overwrite)
+    processes, device = _start_processes(run)
+    text: Rows = _open_rows(run, rows)
+    run = run.replace(view=choose_view(run.view, width=text.width, source=text.source)).check()
+    folder = checkpoint.newest(output) if resume else None
+    encoders = _load_encoders(run, device, encoder, folder)
+    run = run.replace(pooler=encoders[0].pooler)
+    if folder is not None:
+        checkpoint.check_same_run(folder, run)
+    data = read_data(text, lambda texts: encoders[0].tokenize(texts, max_tokens=_limit(run, encoders[0])))
+    mlm = _load_mlm(run, encoders[0], resumed=folder is not None)
+    names = _name_parameters(encoders, mlm)
+    checkpoint.check_room(output, sum(parameter.numel() for parameter in names))
+    batches = Batches(len(data), run.batch_size, run.seed, hard_negatives=run.view == "triplets")
+    parts = Parts(
+        run=run,
+        output=output,
+        rows=text,
+        view=View(1, shared_dropout) if run.share_dropout_mask else VIEWS[run.view],
+        data=data,
+        batches=batches,
+        steps=run.steps or run.epochs * batches.per_epoch,
+        encoders=encoders,
+        mlm=mlm,
+        processes=processes,
+        names=names,
+        optimizer=_make_optimizer(run, names, processes),
+        progress=checkpoint.Progress(data_fingerprint=text.fingerprint()),
+        notes=(),
+    )
+    parts.notes = tuple(_notes(parts, resume=resume, folder=folder))
+    _begin(parts, folder)
+    return parts
+
+
+def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Path:
+    """Make the output folder, see that it can be written to, and guard what it holds."""
+    if not run.output:
+        raise ConfigError("a run needs an output folder. Name one (in Python: Run(output=...)).")
+    output = Path(run.output)
+    with explaining(output):
+        output.mkdir(parents=True, exist_ok=True)
+    check_writable(output / LOG)
+    holds = checkpoint.newest(output) or next(output.glob("model*.safetensors"), None)
+    if holds and not (resume or overwrite):
+        raise OutputError(
+            f"{output} already holds a model or an unfinished run ({holds}). Resume it, allow it to be "
+            "overwritten, or choose another place."
+        )
+    checkpoint.clean(output)
+    if overwrite and not resume:
+        shutil.rmtree(output / checkpoint.FOLDER, ignore_errors=True)
+    (output / checkpoint.FOLDER).mkdir(exist_ok=True)
+    return output
+
+
+def _start_processes(run: Run) -> tuple[Processes, torch.device]:
+    from accelerate import Accelerator
+
+    device = choose_device(run.device)
+    check_precision(run.precision, device)
+    mixed = {"fp32": "no"}.get(run.precision, run.precision)
+    processes = Processes(Accelerator(cpu=device.type == "cpu", mixed_precision=mixed))
+    return processes, processes.accelerator.device if processes.count > 1 else device
+
+
+def _open_rows(run: Run, rows: Given | None) -> Rows:
+    if rows is not None:
+        return InMemory(rows)
+    if not run.data:
+        raise ConfigError("a run needs training text. Name a file, or use the built-in corpus 'docs:'.")
+    return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows)
+
+
+def _load_encoders(
+    run: Run, device: torch.device, given: Encoder | None, folder: Path | None
+) -> list[Encoder]:
+    """Load one encoder or two, from the checkpoint if there is one."""
+
+    def load(name: str | Path, seed: int) -> Encoder:
+        return Encoder.load(
+            name,
+            pooler=None if folder else _pooler(run),
+            device=str(device),
+            dropout=run.dropout,
+            fresh_head_seed=seed,
+            trust_pickle=run.trust_pickle,
+            trust_remote_code=run.trust_remote_code,
+        )
+
+    first = given if given is not None and folder is None else load(folder or run.model, run.seed)
+    # The second starts from the same checkpoint; only a fresh head differs.
+    second = (
+        [load(folder / checkpoint.SECOND if folder else run.model, run.seed + 1)] if run.dual_encoder else []
+    )
+    for encoder in (first, *second):
+        encoder.model.train()
+        if run.grad_checkpointing:
+            encoder.model.transformer.gradient_checkpointing_enable()  # type: ignore[operator]
+    return [first, *second]
+
+
+def _pooler(run: Run) -> str | None:
+    """Return the pooler to ask for: the run's, or None for the model's own, or the paper's for a bare model."""
+    if run.pooler is not None:
+        return run.pooler
+    folder = find_folder(run.model, trust_pickle=run.trust_pickle)
+    if read_settings(folder) or read_foreign_settings(folder):
+        return None
+    return "cls_mlp_train" if run.view == "dropout" else "cls_mlp"
+
+
+def _limit(run: Run, encoder: Encoder) -> int:
+    return min(run.max_tokens, encoder.max_tokens or run.max_tokens)
+
+
+def _load_mlm(run: Run, encoder: Encoder, *, resumed: bool) -> MaskedLanguageModel | None:
+    if run.mlm_weight == 0:
+        return None
+    if resumed:
+        return MaskedLanguageModel.empty(encoder, rate=run.mlm_rate)
+    return MaskedLanguageModel.load(
+        encoder, rate=run.mlm_rate, seed=run.seed, trust_remote_code=run.trust_remote_code
+    )
+
+
+def _name_parameters(encoders: list[Encoder], mlm: MaskedLanguageModel | None) -> dict[nn.Parameter, str]:
+    """Name every trained parameter once, whatever is tied to what."""
+    names: dict[nn.Parameter, str] = {}
+    modules = [(f"encoder{place}", encoder.model) for place, encoder in enumerate(encoders)]
+    for prefix, module in [*modules, *([("mlm", mlm.head)] if mlm else [])]:
+        for name, parameter in module.named_parameters():
+            if parameter.requires_grad:
+                names.setdefault(parameter, f"{prefix}.{name}")
+    return names
+
+
+def _make_optimizer(run: Run, names: dict[nn.Parameter, str], processes: Processes) -> torch.optim.Optimizer:
+    """AdamW; weight decay is 0 unless the run says otherwise."""
+    fused = processes.accelerator.device.type in ("cpu", "cuda")
+    return torch.optim.AdamW(list(names), lr=run.learning_rate, weight_decay=run.weight_decay, fused=fused)
+
+
+def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
+    """Say what a user would want to know before an hour has passed."""
+    notes = []
+    if resume and folder is None:
+        notes.append("there is no checkpoint to resume from: starting at the beginning")
+    if len(parts.data) < parts.run.batch_size:
+        notes.append(
+            f"the batch of {parts.run.batch_size} is larger than the data: every step sees all {len(parts.data)} rows"
+        )
+    if getattr(parts.rows, "scored", False):
+        notes.append(
+            f"{parts.rows.source} has scores, which training does not use: every pair counts as a positive"
+        )
+    if bad := getattr(parts.rows, "bad_rows", 0):
+        notes.append(f"{bad} bad rows of {parts.rows.source} were left out")
+    return notes
+
+
+def _begin(parts: Parts, folder: Path | None) -> None:
+    """Seed the generators, or bring everything back to where the checkpoint was."""
+    from accelerate.utils import set_seed
+
+    if folder is None:
+        set_seed(parts.run.seed + parts.processes.rank)
+        return
+    progress, tensors = checkpoint.read_progress(folder), checkpoint.read_tensors(folder)
+    if progress.data_fingerprint != parts.progress.data_fingerprint:
+        raise ConfigError(
+            f"{parts.rows.source} is not the text that {folder} was trained on. Resume with the same text."
+        )
+    if len(progress.generators) != parts.processes.count:
+        raise ConfigError(
+            f"{folder} was made by {len(progress.generators)} process(es), and there are {parts.processes.count} "
+            "now. Resume with as many."
+        )
+    parts.progress = progress
+    with torch.no_grad():
+        for parameter, name in parts.names.items():
+            if name.startswith("mlm."):
+                parameter.copy_(tensors[name])
+    checkpoint.restore_optimizer(parts.optimizer, parts.names, tensors)
+    rank, device = parts.processes.rank, parts.encoder.device
+    checkpoint.restore_generators(progress.generators[rank])
+    RandomState(tensors[f"random.cpu.{rank}"], tensors.get(f"random.gpu.{rank}"), device).restore()
+    if progress.scaler and parts.accelerator.scaler is not None:
+        parts.accelerator.scaler.load_state_dict(progress.scaler)

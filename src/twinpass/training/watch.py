@@ -1,0 +1,191 @@
+"""What happens around the steps: events, evaluations, checkpoints and the finish."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinpass.encoder.encoder import Encoder
+from twinpass.errors import ConfigError
+from twinpass.training import checkpoint
+from twinpass.training.card import write_card
+from twinpass.training.chunked import RandomState, keeping_random_state
+from twinpass.training.events import Evaluated, Event, OnEvent, Result, Saved, Scores, Stopped
+from twinpass.training.journal import Journal
+from twinpass.training.setup import Parts
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+Evaluate = Callable[[Encode], "float | Scores"]
+
+
+class Rate(NamedTuple):
+    """How fast it goes, evaluations and saving left out."""
+
+    sentences_per_second: float
+    seconds_left: float
+
+
+class Watch:
+    """Follows a run: tells, scores, saves and finishes it."""
+
+    def __init__(self, parts: Parts, evaluate: Evaluate | None, on_event: OnEvent | None) -> None:
+        self.parts = parts
+        self.evaluator = evaluate
+        self.on_event = on_event
+        self.journal: Journal | None = None
+        if parts.processes.is_main:
+            board = parts.run.tensorboard
+            self.journal = Journal(parts.output, length=parts.progress.log_length, tensorboard=board)
+        self.saved_step = parts.progress.step if parts.progress.step else None
+        self.steps = self.sentences = 0
+        self.training_seconds = 0.0
+        self.started = self.last_mark = time.monotonic()
+
+    def tell(self, event: Event) -> None:
+        """Log an event and hand it to whoever listens; only the main process speaks."""
+        if self.journal is None:
+            return
+        # A checkpoint remembers the log's length, so the news of it comes too late to be logged.
+        if not isinstance(event, Saved):
+            self.journal.write(event)
+        if self.on_event is not None:
+            self.on_event(event)
+
+    def note_step(self, sentences: int, now: float) -> Rate:
+        """Count a step and return the rate so far."""
+        self.steps += 1
+        self.sentences += sentences
+        self.training_seconds += now - self.last_mark
+        self.last_mark = now
+        seconds = max(self.training_seconds, 1e-9)
+        left = self.parts.steps - self.parts.progress.step
+        return Rate(self.sentences / seconds, left * seconds / self.steps)
+
+    def evaluate(self) -> None:
+        """Score the present model, and keep it if it is the best so far."""
+        if self.evaluator is None:
+            return
+        parts, progress = self.parts, self.parts.progress
+        scores: Scores = parts.processes.from_main(self._score() if parts.processes.is_main else None)
+        before = progress.step == 0
+        gain = not before and scores["score"] > progress.best.get("score", -math.inf)
+        if before:
+            progress.before = scores
+        else:
+            progress.last = scores
+            progress.evaluations_without_gain = 0 if gain else progress.evaluations_without_gain + 1
+        if gain:
+            progress.best, progress.best_step = scores, progress.step
+            if parts.processes.is_main:
+                checkpoint.write_best(parts.output, parts.run, progress.step, parts.encoders)
+        self.tell(Evaluated(step=progress.step, score=scores["score"], scores=scores, best=gain))
+        self.last_mark = time.monotonic()
+
+    def save(self) -> None:
+        """Write a checkpoint of the present state, unless there is one of this very step."""
+        parts, progress = self.parts, self.parts.progress
+        if self.saved_step == progress.step:
+            return
+        progress.seconds += time.monotonic() - self.started
+        self.started = time.monotonic()
+        progress.log_length = self.journal.length() if self.journal else 0
+        progress.generators = parts.processes.everyones(checkpoint.generators())
+        progress.scaler = parts.accelerator.scaler.state_dict() if parts.accelerator.scaler else {}
+        random = parts.processes.everyones(RandomState.now(parts.encoder.device))
+        if parts.processes.is_main:
+            tensors = self._tensors() | _random_tensors(random)
+            folder = checkpoint.write_checkpoint(parts.output, parts.run, progress, parts.encoders, tensors)
+            self.tell(Saved(step=progress.step, folder=str(folder)))
+        parts.processes.wait()
+        self.saved_step = progress.step
+        self.last_mark = time.monotonic()
+
+    def finish(self, reason: str) -> Result:
+        """Save the last state, put the kept model into the output folder and sum the run up."""
+        self.save()
+        parts, progress = self.parts, self.parts.progress
+        interrupted = reason == "interrupted"
+        if not interrupted and parts.processes.is_main:
+            self._put_model()
+        advice = (
+            f"Resume with the same command and --resume, or train(Run.read('{parts.output}/run.json'), resume=True)."
+            if interrupted
+            else f"The model is in {parts.output}."
+        )
+        if parts.processes.is_main:
+            (parts.output / "run.json").write_text(parts.run.to_json(), encoding="utf-8")
+        self.tell(Stopped(step=progress.step, reason=reason, advice=advice))
+        result = Result(
+            output=parts.output,
+            reason=reason,
+            steps=progress.step,
+            loss=progress.loss,
+            before=progress.before,
+            best=progress.best,
+            last=progress.last,
+            best_step=progress.best_step,
+            masked=progress.masked,
+            seconds=progress.seconds + time.monotonic() - self.started,
+            sentences_per_second=self.sentences / self.training_seconds if self.training_seconds else 0.0,
+            advice=advice,
+        )
+        if not interrupted and parts.processes.is_main:
+            write_card(parts, result, protocol=str(getattr(self.evaluator, "protocol", "")))
+        parts.processes.wait()
+        return result
+
+    def close(self) -> None:
+        """Close the log and let the next run choose its own devices and precision."""
+        from accelerate.state import AcceleratorState
+
+        if self.journal is not None:
+            self.journal.close()
+        for encoder in self.parts.encoders:
+            encoder.model.eval()
+        AcceleratorState._reset_state()
+
+    def _put_model(self) -> None:
+        """Save the best model by dev where there is one, the last otherwise."""
+        output, best = self.parts.output, self.parts.progress.best_step
+        kept = self.parts.encoder
+        if best is not None and best != self.parts.progress.step:
+            kept = Encoder.load(checkpoint.best_folder(output, best), device=str(kept.device))
+        kept.save(output)
+
+    def _score(self) -> Scores:
+        """Ask the evaluator, and let nothing it draws at random touch the training."""
+        if self.evaluator is None:
+            return {}
+        random = checkpoint.generators()
+        with keeping_random_state(self.parts.encoder.device):
+            found: Any = self.evaluator(self.parts.encoder.encode)
+        checkpoint.restore_generators(random)
+        scores = (
+            {name: float(value) for name, value in found.items()}
+            if isinstance(found, dict)
+            else {"score": float(found)}
+        )
+        if "score" not in scores:
+            raise ConfigError(
+                f"evaluate must return a number, or a dict with a 'score'; it returned {list(scores)}."
+            )
+        return scores
+
+    def _tensors(self) -> dict[str, Any]:
+        """Return what a checkpoint holds beside the model: the optimizer's moments and the head of the MLM."""
+        parts = self.parts
+        tensors = checkpoint.optimizer_tensors(parts.optimizer, parts.names)
+        head = {
+            name: parameter.detach() for parameter, name in parts.names.items() if name.startswith("mlm.")
+        }
+        return tensors | head
+
+
+def _random_tensors(states: Sequence[RandomState]) -> dict[str, Any]:
+    tensors = {f"random.cpu.{rank}": state.cpu for rank, state in enumerate(states)}
+    return tensors | {f"random.gpu.{r}": state.gpu for r, state in enumerate(states) if state.gpu is not None}

@@ -98,7 +98,7 @@ class ParquetWriter:
         fields = [("text", pa.string()), ("vector", pa.list_(pa.float32(), dimensions))]
         self._schema = pa.schema(fields, metadata=dict(metadata))
         self._stream = path.open("wb")  # ours, so that a full disk speaks with the system's own words
-        self._parquet: Any = parquet.ParquetWriter(self._stream, self._schema)
+        self._parquet: Any = parquet.ParquetWriter(self._stream, self._schema, use_dictionary=["text"])
 
     def write(self, texts: Sequence[str], vectors: NDArray[np.float32]) -> None:
         """Append a block as one row group."""

@@ -1,0 +1,80 @@
+"""What costs nothing must stay free: importing twinpass, --help, completion."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import twinpass
+from twinpass.cli.main import VERBS
+
+HEAVY = ("torch", "transformers", "numpy", "scipy", "pyarrow", "faiss", "matplotlib", "accelerate", "rich")
+REPORT = f"print('LOADED', *sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
+COMMAND = "from twinpass.cli.main import main\ntry: main({arguments!r})\nexcept SystemExit: pass\n"
+
+
+def loaded(code: str, **environment: str) -> tuple[str, list[str]]:
+    """Run code in a fresh interpreter; return what it printed and the heavy modules it loaded."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys\n{code}\n" + REPORT],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    return done.stdout, done.stderr.split("LOADED", 1)[1].split()
+
+
+def test_import_is_light():
+    assert loaded("import twinpass") == ("", [])
+
+
+def test_help_is_light_and_names_every_verb():
+    out, heavy = loaded(COMMAND.format(arguments=["--help"]))
+    assert heavy == []
+    assert all(f"  {verb} " in out and line in out for verb, line in VERBS.items())
+
+
+def test_help_of_every_verb_is_light():
+    runs = "".join(COMMAND.format(arguments=[verb, "--help"]) for verb in VERBS)
+    out, heavy = loaded(runs)
+    assert heavy == []
+    assert out.count("--json") == len(VERBS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script_is_light(shell: str):
+    out, heavy = loaded(COMMAND.format(arguments=[]), _TWINPASS_COMPLETE=f"source_{shell}")
+    assert heavy == []
+    assert "_TWINPASS_COMPLETE" in out
+
+
+def test_completion_finds_verbs():
+    out, heavy = loaded(
+        "sys.argv = ['twinpass']\n" + COMMAND.format(arguments=[]),
+        _TWINPASS_COMPLETE="complete_bash",
+        COMP_WORDS="twinpass sim",
+        COMP_CWORD="1",
+    )
+    assert (out.split(), heavy) == (["similarity"], [])
+
+
+def test_completion_finds_options_of_a_verb():
+    out, heavy = loaded(
+        COMMAND.format(arguments=[]),
+        _TWINPASS_COMPLETE="complete_bash",
+        COMP_WORDS="twinpass encode --norm",
+        COMP_CWORD="2",
+    )
+    assert (out.split(), heavy) == (["--normalize"], [])
+
+
+def test_public_names_are_there():
+    assert sorted(twinpass.__all__) == dir(twinpass)
+    for name in twinpass.__all__:
+        assert getattr(twinpass, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Encodr'"):
+        _ = twinpass.Encodr

@@ -1,0 +1,81 @@
+"""`twinpass doctor`: answers whatever is missing."""
+
+from __future__ import annotations
+
+import builtins
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+
+from twinpass.cli import checkup
+from twinpass.encoder import builtin
+from twinpass.errors import ModelError
+
+
+def test_document(run):
+    ran = run("doctor", "--json")
+    assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    assert document["libraries"]["torch"] == importlib.metadata.version("torch")
+    assert document["threads"]["torch"] >= 1 and document["threads"]["cores"] >= 1
+    assert document["devices"][0].startswith("cpu")
+    assert document["memory"]["total"] > document["memory"]["available"] > 0
+    assert all(cache["free"] > 0 for cache in document["caches"])
+    assert document["extras"]["demo"]["enables"].startswith("the built-in model")
+    assert document["model"]["name"] == "minilm"
+
+
+def test_page_names_missing_parts_and_their_cure(run, monkeypatch):
+    monkeypatch.setattr(checkup, "installed", lambda name: None)
+    monkeypatch.setattr("twinpass.cli.doctor.checkup.devices", lambda: ["cpu (x)", "cuda:0 (y)"])
+    ran = run("doctor")
+    assert ran.code == 0
+    assert (
+        "torch MISSING" in ran.out and "pip install 'twinpass[onnx]'" in ran.out and "cuda:0 (y)" in ran.out
+    )
+
+
+def test_works_without_torch_psutil_and_metadata(run, monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **options):
+        if name.split(".")[0] in ("torch", "psutil"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    def unknown(name):
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for question in ("version", "requires", "metadata"):
+        monkeypatch.setattr(importlib.metadata, question, unknown)
+    ran = run("doctor", "--json")
+    assert ran.code == 0, ran.err
+    document = json.loads(ran.out)
+    assert document["memory"] == {"total": None, "available": None}
+    assert document["threads"]["torch"] is None and document["versions"]["torch"] is None
+    assert document["extras"] == {}
+
+
+def test_a_missing_model_is_told_not_raised(run, monkeypatch):
+    def missing():
+        raise ModelError("not on this machine. Install it with: ...")
+
+    monkeypatch.setattr(builtin, "find_minilm", missing)
+    document = json.loads(run("doctor", "--json").out)
+    assert document["model"]["genuine"] is False and "Install it" in document["model"]["verdict"]
+
+
+def test_a_forged_model_is_told(run, monkeypatch, tmp_path: Path):
+    (tmp_path / "model.safetensors").write_bytes(b"forged")
+    monkeypatch.setattr(builtin, "_in_package", lambda: tmp_path)
+    ran = run("doctor")
+    assert ran.code == 0 and "is not the published all-MiniLM-L6-v2" in ran.out
+
+
+@pytest.mark.parametrize("known", sorted(checkup.ENABLES))
+def test_every_extra_is_explained(known: str):
+    assert set(checkup.extras()) <= set(checkup.ENABLES)
+    assert checkup.ENABLES[known]

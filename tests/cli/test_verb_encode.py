@@ -1,0 +1,213 @@
+"""`twinpass encode`: the vectors of the library, in files that other programs read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from safetensors import safe_open
+
+from twinpass.cli import encode as encode_verb
+from twinpass.cli import vectors as vector_files
+from twinpass.encoder.encoder import Encoder
+
+TEXTS = ["the cat sat on the mat", "a dog", "the cat sat on the mat"]
+
+
+def read(path: Path) -> np.ndarray:
+    """Read vectors as a user of the format would."""
+    if path.suffix == ".npy":
+        return np.load(path)
+    if path.suffix == ".parquet":
+        return np.stack(pq.read_table(path)["vector"].to_numpy())
+    with safe_open(path, "np") as stored:
+        return stored.get_tensor("vectors")
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".safetensors"])
+def test_files_hold_the_librarys_vectors(run, model, sentences, tmp_path, suffix: str):
+    out = tmp_path / f"vectors{suffix}"
+    ran = run("encode", model, sentences, "-o", out)
+    assert ran.code == 0, ran.err
+    assert "3 texts (2 distinct, 0 truncated)" in ran.err and ran.out == ""
+    found = read(out)
+    assert found.dtype == np.float32 and found.shape == (3, 32)
+    np.testing.assert_allclose(found, Encoder.load(model, device="cpu").encode(TEXTS), atol=1e-6)
+
+
+def test_json_tells_what_made_the_vectors(run, model, sentences, tmp_path):
+    out = tmp_path / "vectors.npy"
+    document = json.loads(run("encode", model, sentences, "-o", out, "--json", "--normalize").out)
+    assert document["model"] == {"name": model, "fingerprint": Encoder.load(model).fingerprint}
+    assert document["data"][0]["source"] == str(sentences) and len(document["data"][0]["fingerprint"]) == 64
+    assert document["options"]["normalize"] is True
+    assert document["versions"]["torch"] and document["versions"]["transformers"] and document["twinpass"]
+    assert (document["texts"], document["distinct"], document["dimensions"]) == (3, 2, 32)
+    assert document["files"] == [str(out)]
+    np.testing.assert_allclose(np.linalg.norm(np.load(out), axis=1), 1, atol=1e-6)
+
+
+def test_parquet_and_safetensors_carry_texts_and_provenance(run, model, sentences, tmp_path):
+    for name in ("v.parquet", "v.safetensors"):
+        run("encode", model, sentences, "-o", tmp_path / name)
+    table = pq.read_table(tmp_path / "v.parquet")
+    assert table["text"].to_pylist() == TEXTS
+    assert str(table.schema.field("vector").type).startswith("fixed_size_list")
+    with safe_open(tmp_path / "v.safetensors", "np") as stored:
+        metadata = stored.metadata()
+    assert metadata == {key.decode(): value.decode() for key, value in table.schema.metadata.items()}
+    assert metadata["model"] == model and len(metadata["model_fingerprint"]) == 64
+
+
+def test_stdin_and_columns_and_bad_rows(run, model, tmp_path):
+    out = tmp_path / "v.npy"
+    assert run("encode", model, "-", "-o", out, stdin=b"a dog\nthe cat\n").code == 0
+    assert np.load(out).shape == (2, 32)
+    table = tmp_path / "pairs.csv"
+    table.write_text("left,right,note\na dog,the cat,x\nonly one\nthe mat,a cat,y\n")
+    ran = run("encode", model, table, "-o", out, "--columns", "right,left", "--skip-bad-rows")
+    assert "1 bad rows left out" in ran.err
+    expected = Encoder.load(model).encode(["the cat", "a dog", "a cat", "the mat"])
+    np.testing.assert_allclose(np.load(out), expected, atol=1e-6)
+
+
+def test_truncation_is_counted_and_reported_once(run, model, tmp_path):
+    source, out = tmp_path / "long.txt", tmp_path / "v.npy"
+    source.write_text("the cat sat on the mat\na dog\n")
+    ran = run("encode", model, source, "-o", out, "--max-tokens", 5, "--json")
+    assert json.loads(ran.out)["truncated"] == 1
+    assert ran.err.count("twinpass: warning: 1 of 2") == 1
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".safetensors"])
+def test_shards_are_a_whole_folder(run, model, sentences, tmp_path, suffix: str):
+    out = tmp_path / f"v{suffix}"
+    ran = run("encode", model, sentences, "-o", out, "--shard-rows", 2, "--json")
+    names = [f"v-00000-of-00002{suffix}", f"v-00001-of-00002{suffix}"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert json.loads(ran.out)["files"] == [str(out / name) for name in names]
+    found = np.concatenate([read(out / name) for name in names])
+    np.testing.assert_allclose(found, Encoder.load(model).encode(TEXTS), atol=1e-6)
+    assert run("encode", model, sentences, "-o", out, "--shard-rows", 3).code == 0  # replaced, not mixed
+    assert [path.name for path in out.iterdir()] == [f"v-00000-of-00001{suffix}"]
+    (out / "notes.txt").write_text("mine")
+    ran = run("encode", model, sentences, "-o", out, "--shard-rows", 3)
+    assert ran.code == 2 and "notes.txt" in ran.err
+
+
+def test_blocks_smaller_than_shards_and_windows_give_the_same_file(run, model, tmp_path, monkeypatch):
+    source, whole, cut = tmp_path / "s.txt", tmp_path / "whole.npy", tmp_path / "cut.npy"
+    source.write_text("".join(f"word {'a ' * (n % 7)}\n" for n in range(50)))
+    run("encode", model, source, "-o", whole)
+    monkeypatch.setattr(encode_verb, "WINDOW", 8)
+    run("encode", model, source, "-o", cut, "--shard-rows", 11)
+    parts = [np.load(path) for path in sorted(cut.iterdir())]
+    assert [len(part) for part in parts] == [11, 11, 11, 11, 6]
+    np.testing.assert_allclose(np.concatenate(parts), np.load(whole), atol=1e-5)
+
+
+def test_only_one_window_is_held():
+    consumed = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal consumed
+        for n in range(10 * encode_verb.WINDOW):
+            consumed += 1
+            yield str(n)
+
+    class Counting:
+        def encode_stream(self, texts, *, normalize, window):
+            block = []
+            for text in texts:
+                block.append(float(text))
+                if len(block) == window:
+                    yield np.array(block)[:, None]
+                    block = []
+
+    for number, (block, vectors) in enumerate(
+        encode_verb.blocks(Counting(), texts(), normalize=False), start=1
+    ):
+        assert consumed == number * encode_verb.WINDOW == number * len(block)
+        assert [float(text) for text in block] == vectors[:, 0].tolist()
+
+
+def test_model_by_option_or_by_position(run, model, sentences, tmp_path, monkeypatch):
+    out = tmp_path / "v.npy"
+    assert (
+        json.loads(run("encode", sentences, "-m", model, "-o", out, "--json").out)["model"]["name"] == model
+    )
+    ran = run("encode", model, sentences, "-m", model, "-o", out)
+    assert ran.code == 2 and "wanted one INPUT" in ran.err
+    asked = []
+    monkeypatch.setattr(
+        Encoder, "load", classmethod(lambda cls, name, **options: asked.append(name) or 1 / 0)
+    )
+    run("encode", sentences, "-o", out)
+    assert asked == ["minilm"]
+
+
+def test_input_that_changes_meanwhile_is_refused(run, model, sentences, tmp_path, monkeypatch):
+    load = Encoder.load
+
+    def load_and_append(*arguments, **options):
+        with sentences.open("a") as stream:
+            stream.write("one more\n")
+        return load(*arguments, **options)
+
+    monkeypatch.setattr(Encoder, "load", load_and_append)
+    ran = run("encode", model, sentences, "-o", tmp_path / "v.npy")
+    assert ran.code == 2 and "3 texts at first, then 4" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".safetensors"])
+@pytest.mark.parametrize("shards", [[], ["--shard-rows", 2]])
+@pytest.mark.parametrize("stop", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_failing_midway_leaves_nothing(run, model, sentences, tmp_path, monkeypatch, suffix, shards, stop):
+    make = vector_files.WRITERS[suffix]
+
+    class Failing(make):
+        def finish(self) -> None:
+            raise stop
+
+    monkeypatch.setitem(vector_files.WRITERS, suffix, Failing)
+    ran = run("encode", model, sentences, "-o", tmp_path / f"v{suffix}", *shards)
+    assert ran.code == (130 if isinstance(stop, KeyboardInterrupt) else 2)
+    assert ran.code == 130 or f"cannot write {tmp_path}/v{suffix}: No space left on device" in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_headers_keep_their_length_however_many_rows_come(tmp_path):
+    from twinpass.cli.formats import NpyWriter, SafetensorsWriter
+
+    for kind in (NpyWriter, SafetensorsWriter):
+        writer = kind(tmp_path / "v", 4096, {"model": "x" * 500, "data": "ü"})
+        start = writer._header()
+        writer._rows = 10**12
+        assert len(writer._header()) == len(start)
+        writer._rows = 0
+        writer.finish()
+        writer.close()
+
+
+def test_progress_bar_on_a_terminal(run, model, sentences, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("twinpass.cli.console.Console.progress", drawing(drawn))
+    run("encode", model, sentences, "-o", tmp_path / "v.npy")
+    assert drawn == [("encoding", 3), 3]
+
+
+def drawing(drawn: list):
+    """A progress that notes what it is told."""
+    import contextlib
+
+    @contextlib.contextmanager
+    def progress(self, what, *, total):
+        drawn.append((what, total))
+        yield drawn.append
+
+    return progress

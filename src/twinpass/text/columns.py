@@ -97,6 +97,8 @@ def _holds_numbers(table: Table, at: int) -> bool:
 
 
 def _holds_text(table: Table, at: int) -> bool:
+    if not table.sample:
+        return True  # no good row so far: let reading the rows say what is wrong with them
     return not _holds_numbers(table, at) and any(isinstance(row[at], str) for row in table.sample)
 
 

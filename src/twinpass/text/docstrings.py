@@ -38,6 +38,7 @@ class DocsTable:
         kind, _, listed = name.partition(":")
         packages = [package for package in listed.split(",") if package.strip()]
         self.name = name.rstrip(":")
+        self.names: tuple[str, ...]
         self._rows: Sequence[tuple[str, ...]]
         if kind == "docs-pairs":
             self.names, self._rows = ("summary", "description"), docs_pairs(packages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 FEWEST_WORDS, MOST_WORDS = 4, 60
+LONGEST_TITLE = 25  # words; what is longer and has no full stop is several things run together
 
 _COMMON = frozenset(
     """
@@ -22,19 +23,24 @@ _NEVER = re.compile(
 _HANGING = re.compile(
     r"\b(?:a|an|and|are|as|at|by|e\.g|for|from|i\.e|in|is|of|or|see|the|to|with)[.,:;?!)\s]*$", re.I
 )
-_BEGINNING = re.compile(r"[\"'(]?[A-Z0-9]")
+_BEGINNING = re.compile(r"(?!TODO|FIXME|XXX|NOTE\b)[\"'(]?[A-Z0-9]")
 
 
 def is_sentence(text: str, *, needs_end: bool = True) -> bool:
     """Say whether a text is one plain English sentence; titles and summaries may lack the full stop."""
     if not _BEGINNING.match(text) or _NEVER.search(text) or not text.isascii():
         return False
-    if needs_end and not text.endswith((".", "!", "?", '."', ".)", ".'")):
+    if not text.endswith((".", "!", "?", '."', ".)", ".'")) and (needs_end or not _is_title(text)):
         return False
     if text.endswith((":", ",", ";", "-", "(")) or _HANGING.search(text) or not _is_balanced(text):
         return False
     words = text.split()
     return FEWEST_WORDS <= len(words) <= MOST_WORDS and _reads_as_english(words)
+
+
+def _is_title(text: str) -> bool:
+    """Say whether a text without a full stop is short and of one piece, as a summary line is."""
+    return len(text.split()) <= LONGEST_TITLE and ". " not in text
 
 
 def _reads_as_english(words: list[str]) -> bool:

@@ -98,7 +98,10 @@ def read_docstrings(path: Path) -> Iterator[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # other people's invalid escapes are no news to our users
-            tree = ast.parse(path.read_bytes())
+            source = path.read_bytes()
+            if not any(quotes in source for quotes in (b'"""', b"'''")):
+                return  # no docstrings: do not pay for parsing
+            tree = ast.parse(source)
     except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
         return  # templates, other languages' test cases, syntax newer than this Python
     yield from _docstrings(tree)

@@ -12,7 +12,7 @@ from pathlib import Path
 from twinpass.errors import InputError
 
 # Tests talk to their authors, vendored packages repeat others, and our own words are no built-in corpus.
-LEFT_OUT = frozenset({"tests", "test", "_vendor", "__pycache__", "site-packages", "dist-packages"})
+LEFT_OUT = frozenset({"tests", "test", "testing", "_vendor", "__pycache__", "site-packages", "dist-packages"})
 OURS = "twinpass"
 
 

@@ -26,6 +26,8 @@ class ParquetTable:
         self.names = self._column_names()
         everything = range(len(self.names))
         self.sample = [values for _, values in islice(self.rows(everything, BadRows(skip=True)), SAMPLE)]
+        if not self.sample:
+            self.names = ()
 
     def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
         """Yield the wanted columns' values, reading no other column; a line is a row counted from 1."""

@@ -26,11 +26,13 @@ _GOOGLE = re.compile(r"[A-Z][A-Za-z ]{1,24}:")
 _FIELD = re.compile(r"[:@][a-zA-Z][\w ,*.\[\]|-]*:|\.\. |@\w+ ")
 _LIST_ITEM = re.compile(r"(?:[-*+•]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]+)[.)]) |\|")
 _TABLE = re.compile(r"\S {2,}\S+ {2,}\S|[-=+]{4,}|\t|\|.*\|")
+_SIGNATURE = re.compile(r"[\w.]+\s*\(.*\)(?:\s*->.*)?")  # name(x, y) -> float
 _CODE = re.compile(r">>>|\.\.\. |[$%#] ?\w|In \[\d|import |from \w+ import|def \w+\(|@|```|~~~")
 
 _MARKUP: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), replacement)
     for pattern, replacement in (
+        (r"\[`~?(?:[\w.]*\.)?([\w()]+)`\](?:\([^()\s]+\))?", r"\1"),  # [`~package.Name`]
         (r"!?\[([^\[\]]+)\]\([^()\s]+\)", r"\1"),  # [text](url)
         (r"\s*\[#?[\w*]+\]_+", ""),  # [1]_
         (r"``(.+?)``", r"\1"),
@@ -130,4 +132,6 @@ def _heading(block: list[str]) -> str | None:
 def _is_prose(block: list[str]) -> bool:
     if any(line.startswith((" ", "\t")) or _TABLE.search(line) or _CODE.match(line) for line in block):
         return False
-    return not any(_LIST_ITEM.match(line) or _FIELD.match(line) for line in block)
+    if any(_LIST_ITEM.match(line) or _FIELD.match(line) for line in block):
+        return False
+    return not _SIGNATURE.fullmatch(" ".join(block))

@@ -23,7 +23,7 @@ class SeparatedTable:
         self.name = source.label
         self.tabs = source.format == "tsv" or _looks_tab_separated(source)
         first = [values for _, values in islice(self._records(bad), SAMPLE + 1) if values]
-        self.sts_benchmark = header is not True and self.tabs and bool(first) and _is_sts_benchmark(first[0])
+        self.sts_benchmark = self.tabs and bool(first) and _is_sts_benchmark(first[0])
         self.header = not self.sts_benchmark and _has_header(first, header)
         self.names = self._name_columns(first)
         width = len(self.names)
@@ -53,9 +53,9 @@ class SeparatedTable:
 
 
 def _looks_tab_separated(source: Source) -> bool:
-    """Say whether most of the first lines have as many tabs as the first one, which has some."""
-    tabs = [line[1].count("\t") for line in islice(read_lines(source), SAMPLE)]
-    return bool(tabs) and tabs[0] > 0 and tabs.count(tabs[0]) * 2 > len(tabs)
+    """Say whether the first line and most of those that follow hold a tab."""
+    tabs = ["\t" in text for _, text, _, _ in islice(read_lines(source), SAMPLE)]
+    return bool(tabs) and tabs[0] and sum(tabs) * 2 > len(tabs)
 
 
 def _is_sts_benchmark(row: Sequence[object]) -> bool:
@@ -96,20 +96,20 @@ def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Recor
     reader = csv.reader(feed, strict=True)
     while True:
         feed.taken.clear()
+        values, problem = None, ""
         try:
             values = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            detail = f"a quoted field that begins here is not closed as it should be: {error}"
-            bad.report(f"{name}:{feed.taken[0][0]}", "broken quoting", detail)
-            feed.rewind()
-            continue
-        fault = next((line for line in feed.taken if line[2]), None)
-        if fault:
-            bad.report(f"{name}:{fault[0]}", *fault[2:])
+            problem = f"a quoted field that begins here is not closed as it should be: {error}"
+        number, _, fault, detail = next((line for line in feed.taken if line[2]), feed.taken[0])
+        if fault or values is None:
+            bad.report(f"{name}:{number}", fault or "broken quoting", detail or problem)
         else:
-            yield feed.taken[0][0], values if len(values) > 1 or "".join(values).strip() else ()
+            yield number, values if len(values) > 1 or "".join(values).strip() else ()
+        if values is None:
+            feed.rewind()
 
 
 class _Feed:

@@ -1,0 +1,215 @@
+"""Checks that hold for every format: what was written is read, packed or not, and bad rows are found."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import lzma
+import tracemalloc
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from twinpass.errors import InputError
+from twinpass.text.corpus import Corpus, open_corpus
+from twinpass.text.readers import READERS
+
+ROWS = [
+    ("A man plays.", "Someone is playing, it seems."),
+    ("Grüße aus Köln — 你好", 'She said "no" twice.'),
+    ("  kept as it is ", "naïve\u2028still the same line"),
+]
+TABULAR = ["csv", "tsv", "jsonl", "parquet"]
+Writer = Callable[[Sequence[str], Sequence[Sequence[object]]], bytes]
+
+
+def _csv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer).writerows([names, *rows])
+    return buffer.getvalue().encode()
+
+
+def _tsv(names: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    return "".join("\t".join(map(str, row)) + "\n" for row in [names, *rows]).encode()
+
+
+def _jsonl(names: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    return "".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows).encode()
+
+
+def _parquet(names: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = io.BytesIO()
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    pq.write_table(pa.table(dict(zip(names, columns, strict=True))), sink)
+    return sink.getvalue()
+
+
+WRITERS: dict[str, Writer] = {"csv": _csv, "tsv": _tsv, "jsonl": _jsonl, "parquet": _parquet}
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[..., str]:
+    """Write a table in a format and return the file's path."""
+
+    def write(format: str, names: Sequence[str], rows: Sequence[Sequence[object]], packing: str = "") -> str:
+        pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packing]
+        path = tmp_path / f"data.{format}{packing}"
+        path.write_bytes(pack(WRITERS[format](names, rows)))
+        return str(path)
+
+    return write
+
+
+def read(corpus: Corpus) -> list[tuple[str, ...]]:
+    return [row.texts for row in corpus]
+
+
+def test_every_registered_format_is_checked_here() -> None:
+    assert {*READERS} == {"txt", *WRITERS}
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("format", TABULAR)
+def test_round_trip(write: Callable[..., str], format: str, packing: str) -> None:
+    corpus = open_corpus(write(format, ["sent0", "sent1"], ROWS, packing))
+    assert corpus.width == 2 and not corpus.scored and corpus.columns == ("sent0", "sent1")
+    assert read(corpus) == ROWS == read(corpus)
+    assert list(corpus.texts()) == [text for row in ROWS for text in row]
+    assert corpus.bad_rows == 0
+
+
+@pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_text_round_trip(tmp_path: Path, packing: str, end: str) -> None:
+    pack = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[packing]
+    path = tmp_path / f"data.txt{packing}"
+    texts = [text for row in ROWS for text in row]
+    path.write_bytes(pack(b"\xef\xbb\xbf" + end.join(texts).encode()))
+    corpus = open_corpus(path)
+    assert list(corpus.texts()) == texts
+    assert [row.where for row in corpus] == [f"{path}:{line}" for line in range(1, 7)]
+
+
+def test_fingerprint_is_of_the_content_alone(write: Callable[..., str]) -> None:
+    prints = {
+        open_corpus(write(format, ["sent0", "sent1"], ROWS, packing)).fingerprint()
+        for format in TABULAR
+        for packing in ("", ".gz")
+    }
+    assert len(prints) == 1
+    moved = [("A man plays.S", "omeone is playing, it seems."), *ROWS[1:]]
+    assert open_corpus(write("csv", ["sent0", "sent1"], moved)).fingerprint() not in prints
+
+
+@pytest.mark.parametrize("format", TABULAR)
+@pytest.mark.parametrize(
+    ("names", "texts", "scored"),
+    [
+        (["sentence1", "sentence2", "score"], (0, 1), True),
+        (["label", "sentence2", "sentence1"], (2, 1), True),
+        (["id", "premise", "hypothesis"], (1, 2), False),
+        (["anchor", "positive", "negative"], (0, 1, 2), False),
+        (["hard_neg", "sent1", "sent0"], (2, 1, 0), False),
+        (["id", "text", "score"], (1,), False),
+        (["erste", "zweite", "dritte"], None, False),
+    ],
+)
+def test_columns_are_found_by_name(
+    write: Callable[..., str], format: str, names: list[str], texts: tuple[int, ...] | None, scored: bool
+) -> None:
+    numeric = {"score", "label", "id"}
+    row = [7.5 if name in numeric else f"the text of {name}" for name in names]
+    corpus = open_corpus(write(format, names, [row, row]))
+    wanted = range(3) if texts is None else texts
+    assert read(corpus) == [tuple(row[at] for at in wanted)] * 2
+    assert corpus.scored == scored
+    assert [found.score for found in corpus] == [7.5 if scored else None] * 2
+
+
+@pytest.mark.parametrize("format", TABULAR)
+def test_columns_as_told(write: Callable[..., str], format: str) -> None:
+    path = write(format, ["one", "two", "points"], [["first text", "second text", 0.25]])
+    assert read(open_corpus(path, columns=["two"])) == [("second text",)]
+    assert read(open_corpus(path, columns=["1", "0"], score="2")) == [("second text", "first text")]
+    told = open_corpus(path, columns=["two", "one"], score="points")
+    assert [(row.texts, row.score) for row in told] == [(("second text", "first text"), 0.25)]
+    assert not open_corpus(path, columns=["one", "two"]).scored
+    assert read(open_corpus(path, score="points")) == [("first text", "second text")]
+
+
+@pytest.mark.parametrize("format", TABULAR)
+def test_a_missing_column_gets_a_suggestion(write: Callable[..., str], format: str) -> None:
+    path = write(format, ["one", "other"], [["first text", "second text"]])
+    with pytest.raises(InputError, match=r"no column 'othr'. Did you mean 'other'\? Its columns: one, other"):
+        open_corpus(path, columns=["one", "othr"])
+    with pytest.raises(InputError, match="no column '9'"):
+        open_corpus(path, score="9")
+
+
+@pytest.mark.parametrize("format", TABULAR)
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (["", "b c", 1.0], "empty field"),
+        (["a b", "   ", 1.0], "empty field"),
+        (["a b", "b c", float("nan")], "a score that is no number"),
+        (["a b", "b c", float("inf")], "a score that is no number"),
+    ],
+)
+def test_bad_rows(write: Callable[..., str], format: str, bad: list[object], message: str) -> None:
+    good = ["a man", "a woman", 2.0]
+    names = ["sentence1", "sentence2", "score"]
+    path = write(format, names, [*[good] * 30, bad, good])
+    line = 32 if format in ("csv", "tsv") else 31
+    with pytest.raises(InputError, match=f"data.{format}:{line}: {message}.*--skip-bad-rows"):
+        list(open_corpus(path, columns=["sentence1", "sentence2"], score="score"))
+    corpus = open_corpus(path, columns=["sentence1", "sentence2"], score="score", skip_bad_rows=True)
+    assert len(read(corpus)) == 31
+    assert corpus.bad_rows == 1 and corpus.bad_reasons == {message: 1}
+
+
+@pytest.mark.parametrize("format", ["txt", *TABULAR])
+@pytest.mark.parametrize("content", [b"", b"\n\n"])
+def test_an_empty_file_is_refused(tmp_path: Path, format: str, content: bytes) -> None:
+    path = tmp_path / f"data.{format}"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"data.{format} is (empty|not a parquet file)"):
+        open_corpus(path)
+
+
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_columns_without_rows_are_empty(tmp_path: Path, write: Callable[..., str], format: str) -> None:
+    if format == "csv":
+        path = write(format, ["sent0", "sent1"], [])
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = str(tmp_path / "data.parquet")
+        pq.write_table(pa.table({"ungewohnt": pa.array([], pa.string())}), path)
+    with pytest.raises(InputError, match="is empty"):
+        open_corpus(path)
+
+
+@pytest.mark.parametrize("format", ["txt", "csv", "jsonl", "parquet"])
+def test_reading_takes_constant_memory(tmp_path: Path, format: str) -> None:
+    path = tmp_path / f"data.{format}"
+    count = 40_000 if format != "parquet" else 20_000
+    if format == "parquet":
+        path.write_bytes(_parquet(["text"], [(f"sentence number {n} of many",) for n in range(count)]))
+    else:
+        line = {"txt": "{}\n", "csv": '"{}"\n', "jsonl": '{{"text": "{}"}}\n'}[format]
+        with path.open("w") as stream:
+            stream.writelines(line.format(f"sentence number {n} of many") for n in range(count))
+    corpus = open_corpus(path)
+    tracemalloc.start()
+    assert sum(1 for _ in corpus) == count
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1_500_000  # the sentences alone would take more than twice that

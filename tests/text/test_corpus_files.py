@@ -1,0 +1,256 @@
+"""What is particular to one format or one way of naming files."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from twinpass.errors import InputError, MissingExtra
+from twinpass.text.corpus import Corpus, open_corpus
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def read(corpus: Corpus) -> list[tuple[str, ...]]:
+    return [row.texts for row in corpus]
+
+
+def test_blank_lines_are_bad_unless_they_end_the_file(tmp_path: Path) -> None:
+    assert read(open_corpus(put(tmp_path / "a.txt", "one\ntwo\n\n \n"))) == [("one",), ("two",)]
+    path = put(tmp_path / "b.txt", "one\n\n\ntwo\n")
+    with pytest.raises(InputError, match=r"b.txt:2: blank line"):
+        list(open_corpus(path))
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert [row.where for row in corpus] == [f"{path}:1", f"{path}:4"]
+    assert corpus.bad_reasons == {"blank line": 2}
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl"])
+def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, name: str) -> None:
+    good = b'{"text": "fine"}\n' if name.endswith("jsonl") else b"fine\n"
+    path = put(tmp_path / name, good + good.replace(b"fine", b"caf\xe9") + good)
+    with pytest.raises(InputError, match=rf"{name}:2: not UTF-8 \(byte 0xe9"):
+        list(open_corpus(path))
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert read(corpus) == [("fine",)] * 2
+    assert corpus.bad_reasons == {"not UTF-8": 1}
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
+def test_binary_content_is_refused_whole(tmp_path: Path, name: str) -> None:
+    path = put(tmp_path / name, b"fine\n\x00\x01\x02\n")
+    with pytest.raises(InputError, match=rf"{name}:2: a NUL byte, so this is not a text file"):
+        open_corpus(path, skip_bad_rows=True)
+    with pytest.raises(InputError, match="UTF-16"):
+        open_corpus(put(tmp_path / name, "text\nmore".encode("utf-16")))
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
+def test_a_nul_far_into_a_file_is_a_bad_row(tmp_path: Path, name: str) -> None:
+    line = (
+        '{"text": "a sentence of some words"}\n' if name.endswith("jsonl") else "a sentence of some words\n"
+    )
+    path = put(tmp_path / name, line * 6000 + "a\0b\n" + line)
+    with pytest.raises(InputError, match=rf"{name}:6001: a NUL character"):
+        list(open_corpus(path))
+    assert len(read(open_corpus(path, skip_bad_rows=True))) == 6001
+
+
+def test_wrong_column_count(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "sent0,sent1\na b,c d\nonly one\nx y,z,extra\nlast,row\n")
+    with pytest.raises(InputError, match=r"a.csv:3: wrong number of columns \(wanted 2, found 1\)"):
+        list(open_corpus(path))
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert read(corpus) == [("a b", "c d"), ("last", "row")]
+    assert corpus.bad_reasons == {"wrong number of columns": 2}
+
+
+def test_a_record_over_several_lines_counts_from_its_first(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", 'sent0,sent1\n"two\nlines",b c\nd e,f g\n')
+    assert [(row.texts, row.where[-1]) for row in open_corpus(path)] == [
+        (("two\nlines", "b c"), "2"),
+        (("d e", "f g"), "4"),
+    ]
+
+
+def test_an_open_quote_names_the_line_it_began_and_costs_one_row(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", 'sent0,sent1\na b,c d\n"never closed,x\ne f,g h\ni j,k l\n')
+    with pytest.raises(InputError, match=r"a.csv:3: broken quoting"):
+        open_corpus(path)
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert read(corpus) == [("a b", "c d"), ("e f", "g h"), ("i j", "k l")]
+    assert corpus.bad_reasons == {"broken quoting": 1}
+
+
+def test_header_by_content(tmp_path: Path) -> None:
+    words = put(tmp_path / "words.csv", "cat,dog\ntree,house\n")
+    assert read(open_corpus(words)) == [("cat", "dog"), ("tree", "house")]
+    assert read(open_corpus(words, header=True)) == [("tree", "house")]
+    named = put(tmp_path / "named.csv", "titre,texte\nUn jour,Il fait beau\n")
+    assert read(open_corpus(named)) == [("Un jour", "Il fait beau")]
+    assert len(read(open_corpus(named, header=False))) == 2
+    scored = put(tmp_path / "scored.csv", "A man,A person,4.5\nA cat,A car,0\n")
+    assert [row.score for row in open_corpus(scored)] == [4.5, 0.0]
+
+
+def test_sts_benchmark_layout_is_recognised(tmp_path: Path) -> None:
+    lines = [
+        'main-captions\tMSRvid\t2012test\t0001\t5.000\tA "plane" is, taking off.\t"An air plane',
+        "main-news\thead\t2014\t2\t1.5\tFirst, one.\tSecond, one.\tlicence\thttp://example.org",
+    ]
+    path = put(tmp_path / "sts-dev.csv", "\n".join(lines))
+    for corpus in (
+        open_corpus(path),
+        open_corpus(path, columns=["5", "6"], score="4"),
+        open_corpus(path, columns=["sentence1", "sentence2"], score="score"),
+    ):
+        assert [(row.texts, row.score) for row in corpus] == [
+            (('A "plane" is, taking off.', '"An air plane'), 5.0),
+            (("First, one.", "Second, one."), 1.5),
+        ]
+    put(path, "\n".join([*lines, "too\tfew\tcolumns"]))
+    with pytest.raises(InputError, match=r"sts-dev.csv:3: wrong number of columns \(wanted 7, found 3\)"):
+        list(open_corpus(path))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{not json", "not a JSON document"),
+        ('["a", "b"]', "not a JSON object"),
+        ("{}", "not a JSON object"),
+        ('{"text": null}', "empty field"),
+        ('{"other": "x"}', "empty field"),
+        ('{"text": 3}', "not a text"),
+        ('{"text": "\\ud800"}', "not a JSON document"),
+    ],
+)
+def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
+    path = put(tmp_path / "a.jsonl", '{"text": "good"}\n' + line + '\n{"text": "\\u00fc"}\n')
+    with pytest.raises(InputError, match=rf"a.jsonl:2: {message}"):
+        list(open_corpus(path))
+    assert read(open_corpus(path, skip_bad_rows=True)) == [("good",), ("ü",)]
+
+
+def test_parquet_leaves_stored_vectors_alone_and_finds_bad_strings(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    damaged = pa.array([b"fine", b"caf\xe9"], pa.binary()).view(pa.string())
+    table = pa.table(
+        {"vector": [[1.0], [2.0]], "kept": damaged, "kind": pa.array(["a b", "c"]).dictionary_encode()}
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    corpus = open_corpus(tmp_path / "a.parquet", skip_bad_rows=True)
+    assert corpus.columns == ("kept", "kind")
+    assert read(corpus) == [("fine", "a b")] and corpus.bad_reasons == {"not UTF-8": 1}
+    with pytest.raises(InputError, match="is not a parquet file"):
+        open_corpus(put(tmp_path / "b.parquet", "not parquet at all"))
+
+
+def test_folder_and_pattern_are_sorted(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    put(tmp_path / "b.txt", "second\n")
+    put(tmp_path / "a.txt.gz", gzip.compress(b"first\n"))
+    put(tmp_path / "inner" / "c.txt", "third\n")
+    put(tmp_path / "empty.txt", "")
+    put(tmp_path / "README.md", "not read")
+    put(tmp_path / ".hidden.txt", "not read")
+    assert read(open_corpus(tmp_path)) == [("first",), ("second",), ("third",)]
+    assert read(open_corpus(f"{tmp_path}/*.txt")) == [("second",)]
+    assert read(open_corpus(f"{tmp_path}/**/*.txt*")) == [("first",), ("second",), ("third",)]
+    put(tmp_path / "pairs.csv", "sent0,sent1\na b,c d\n")
+    with pytest.raises(InputError, match=r"do not belong to one corpus.*1 text column.*2 text column"):
+        open_corpus(tmp_path)
+
+
+def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+    put(tmp_path / "sentences.txt", "one\n")
+    with pytest.raises(InputError, match=r"no file .*sentence.txt. Did you mean .*sentences.txt\?"):
+        open_corpus(tmp_path / "sentence.txt")
+    with pytest.raises(InputError, match="no folder"):
+        open_corpus(tmp_path / "nowhere" / "a.txt")
+    with pytest.raises(InputError, match="no file matches"):
+        open_corpus(f"{tmp_path}/*.csv")
+    (tmp_path / "bare").mkdir()
+    with pytest.raises(InputError, match="has no file we can read"):
+        open_corpus(tmp_path / "bare")
+    path = put(tmp_path / "a.doc", "one a line\n")
+    with pytest.raises(InputError, match=r"cannot tell .* or say what it is: txt:"):
+        open_corpus(path)
+    assert read(open_corpus(f"txt:{path}")) == [("one a line",)]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_damaged_packing(tmp_path: Path, suffix: str) -> None:
+    with pytest.raises(InputError, match="cannot unpack"):
+        open_corpus(put(tmp_path / f"a.txt{suffix}", "plain text"))
+    whole = gzip.compress(b"".join(b"line %d\n" % n for n in range(50_000)))
+    with pytest.raises(InputError, match="cannot unpack"):
+        list(open_corpus(put(tmp_path / "b.txt.gz", whole[: len(whole) // 2])))
+
+
+def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
+    corpus = open_corpus("-")
+    assert read(corpus) == read(corpus) == [("one",), ("two",)]
+    assert next(iter(corpus)).where == "stdin:1"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sent0,sent1\na b,c d\n")))
+    assert read(open_corpus("csv:-")) == [("a b", "c d")]
+
+
+def test_every_row_bad(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "sent0,sent1\n,\n,\n")
+    with pytest.raises(InputError, match="no row to read that is not bad"):
+        open_corpus(path, skip_bad_rows=True)
+
+
+class _Split(list[dict[str, object]]):
+    @property
+    def column_names(self) -> list[str]:
+        return list(self[0]) if self else []
+
+    def select_columns(self, names: list[str]) -> _Split:
+        return _Split({name: row[name] for name in names} for row in self)
+
+
+def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = _Split({"sentence1": "a b", "sentence2": "c d", "score": float(n)} for n in range(3))
+    asked = []
+
+    class Library:
+        @staticmethod
+        def load_dataset(name: str, config: str | None) -> dict[str, _Split]:
+            asked.append((name, config))
+            return {"train": rows, "test": _Split(rows[:1])}
+
+    monkeypatch.setitem(sys.modules, "datasets", Library)  # type: ignore[arg-type]
+    corpus = open_corpus("hf:owner/name")
+    assert corpus.scored and [row.score for row in corpus] == [0.0, 1.0, 2.0]
+    assert next(iter(corpus)).where == "hf:owner/name:1"
+    assert len(read(open_corpus("hf:owner/name/en:test"))) == 1
+    assert asked == [("owner/name", None), ("owner/name", "en")]
+    with pytest.raises(InputError, match=r"no split 'dev'. Known: train, test"):
+        open_corpus("hf:owner/name:dev")
+    with pytest.raises(InputError, match="does not name a data set"):
+        open_corpus("hf:name")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"twinpass\[hub\]"):
+        open_corpus("hf:owner/name")
+
+
+def test_real_files(shared: Path) -> None:
+    data = shared / "data"
+    dev = open_corpus(data / "senteval/downstream/STS/STSBenchmark/sts-dev.csv")
+    assert (dev.width, dev.scored, sum(1 for _ in dev)) == (2, True, 1500)
+    nli = open_corpus(data / "nli_triples.csv.gz")
+    assert (nli.width, nli.scored, sum(1 for _ in nli)) == (3, False, 68_068)
+    sick = open_corpus(f"tsv:{data}/senteval/downstream/SICK/SICK_trial.txt")
+    assert (sick.width, sick.scored, sum(1 for _ in sick)) == (2, True, 500)

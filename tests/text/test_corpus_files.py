@@ -63,6 +63,17 @@ def test_a_nul_far_into_a_file_is_a_bad_row(tmp_path: Path, name: str) -> None:
     assert len(read(open_corpus(path, skip_bad_rows=True))) == 6001
 
 
+def test_a_byte_order_mark_alone_is_an_empty_file(tmp_path: Path) -> None:
+    for name in ("a.txt", "a.csv", "a.jsonl"):
+        with pytest.raises(InputError, match="is empty"):
+            open_corpus(put(tmp_path / name, b"\xef\xbb\xbf"))
+
+
+def test_a_row_of_tabs_is_not_a_blank_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a.tsv:3: empty field"):
+        list(open_corpus(put(tmp_path / "a.tsv", "sent0\tsent1\na b\tc d\n\t\n")))
+
+
 def test_wrong_column_count(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "sent0,sent1\na b,c d\nonly one\nx y,z,extra\nlast,row\n")
     with pytest.raises(InputError, match=r"a.csv:3: wrong number of columns \(wanted 2, found 1\)"):
@@ -96,6 +107,8 @@ def test_header_by_content(tmp_path: Path) -> None:
     named = put(tmp_path / "named.csv", "titre,texte\nUn jour,Il fait beau\n")
     assert read(open_corpus(named)) == [("Un jour", "Il fait beau")]
     assert len(read(open_corpus(named, header=False))) == 2
+    short = put(tmp_path / "short.csv", "早上好,你好\n你 好,早上 好\n")
+    assert len(read(open_corpus(short))) == 2
     scored = put(tmp_path / "scored.csv", "A man,A person,4.5\nA cat,A car,0\n")
     assert [row.score for row in open_corpus(scored)] == [4.5, 0.0]
 
@@ -171,7 +184,7 @@ def test_folder_and_pattern_are_sorted(tmp_path: Path) -> None:
         open_corpus(tmp_path)
 
 
-def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put(tmp_path / "sentences.txt", "one\n")
     with pytest.raises(InputError, match=r"no file .*sentence.txt. Did you mean .*sentences.txt\?"):
         open_corpus(tmp_path / "sentence.txt")
@@ -179,6 +192,10 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
         open_corpus(tmp_path / "nowhere" / "a.txt")
     with pytest.raises(InputError, match="no file matches"):
         open_corpus(f"{tmp_path}/*.csv")
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="the folder docs has no file"):
+        open_corpus("docs")  # without a colon it is not the built-in corpus
     (tmp_path / "bare").mkdir()
     with pytest.raises(InputError, match="has no file we can read"):
         open_corpus(tmp_path / "bare")

@@ -45,7 +45,7 @@ class Choice(NamedTuple):
 def choose(table: Table, *, columns: Sequence[str] | None, score: str | None) -> Choice:
     """Choose a table's columns: as told, else by known names, else every column that holds text."""
     told_score = None if score is None else _find(table, score)
-    if columns is not None:
+    if columns:
         return Choice(tuple(_find(table, column) for column in columns), told_score)
     names = [plain(name) for name in table.names]
     texts = _known_texts(names) or tuple(
@@ -61,14 +61,15 @@ def plain(name: str) -> str:
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
-def is_number(value: object) -> bool:
-    """Say whether a value is a finite number, or text that reads as one."""
+def to_number(value: object) -> float | None:
+    """Return a value, or text that reads as one, as a finite number; None if it is not."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        return False
+        return None
     try:
-        return math.isfinite(float(value))
+        number = float(value)
     except (ValueError, OverflowError):
-        return False
+        return None
+    return number if math.isfinite(number) else None
 
 
 def _known_texts(names: list[str]) -> tuple[int, ...]:
@@ -93,7 +94,7 @@ def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int |
 
 def _holds_numbers(table: Table, at: int) -> bool:
     values = [row[at] for row in table.sample if row[at] not in (None, "")]
-    return bool(values) and all(is_number(value) for value in values)
+    return bool(values) and all(to_number(value) is not None for value in values)
 
 
 def _holds_text(table: Table, at: int) -> bool:

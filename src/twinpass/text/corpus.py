@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from twinpass.errors import InputError
-from twinpass.text.columns import Choice, choose
+from twinpass.text.columns import Choice, choose, to_number
 from twinpass.text.readers import READERS
 from twinpass.text.rows import BadRows, Row, Table
 from twinpass.text.sources import find_sources
@@ -102,7 +101,7 @@ class Corpus:
                 if fault:
                     bad.report(f"{name}:{line}", *fault)
                     continue
-                score = _number(values[-1]) if scored else None
+                score = to_number(values[-1]) if scored else None
                 if scored and score is None:
                     bad.report(f"{name}:{line}", "a score that is no number", f"found {values[-1]!r}")
                     continue
@@ -122,17 +121,6 @@ def _fault(texts: tuple[object, ...]) -> tuple[str, str] | None:
     return None
 
 
-def _number(value: object) -> float | None:
-    """Return a finite number, or None."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        return None
-    try:
-        number = float(value)
-    except (ValueError, OverflowError):
-        return None
-    return number if math.isfinite(number) else None
-
-
 def _settle_header(header: bool | None, columns: Sequence[str] | None, score: str | None) -> bool | None:
     """Columns asked for by name need a header; otherwise the file's content decides."""
     asked = [*(columns or ()), *([] if score is None else [score])]
@@ -140,15 +128,14 @@ def _settle_header(header: bool | None, columns: Sequence[str] | None, score: st
 
 
 def _open_tables(source: str, bad: BadRows, *, header: bool | None) -> list[Table]:
-    kind, _, rest = source.partition(":")
-    if kind in ("docs", "docs-pairs"):
+    if source.startswith(("docs:", "docs-pairs:")):
         from twinpass.text.docstrings import DocsTable
 
         return [DocsTable(source)]
-    if kind == "hf":
+    if source.startswith("hf:"):
         from twinpass.text.hub import HubTable
 
-        return [HubTable(rest)]
+        return [HubTable(source.removeprefix("hf:"))]
     return [READERS[found.format](found, bad, header) for found in find_sources(source)]
 
 

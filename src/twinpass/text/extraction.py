@@ -18,7 +18,7 @@ from typing import NamedTuple
 from twinpass.text.english import is_sentence
 from twinpass.text.prose import paragraphs, sentences
 
-VERSION = 1  # raise it whenever the same source would give different prose: it is part of the cache's key
+VERSION = 2  # raise it whenever the same source would give different prose: it is part of the cache's key
 LONGEST_DESCRIPTION = 3  # sentences
 
 _HOLDERS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -36,7 +36,7 @@ class TextTable:
             if fault:
                 bad.report(f"{self.name}:{number}", fault, detail)
             else:
-                yield number, (text.rstrip("\r\n"),) if not text.isspace() else ()
+                yield number, (text.rstrip("\r\n"),) if text and not text.isspace() else ()
 
 
 class JsonTable:
@@ -60,7 +60,7 @@ class JsonTable:
 
     def _objects(self, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, text, fault, detail in read_lines(self.source):
-            if not fault and text.isspace():
+            if not fault and not text.strip():
                 yield number, {}
                 continue
             document, reason = (None, fault) if fault else _parse_object(text)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from twinpass.text.columns import KNOWN, is_number, plain
+from twinpass.text.columns import KNOWN, plain, to_number
 from twinpass.text.rows import SAMPLE, BadRows, Record, without_blanks
 from twinpass.text.streams import Line, Source, read_lines
 
 # The STS benchmark's own files have these columns, no header, and in some rows further columns.
 STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 
 
 class SeparatedTable:
@@ -59,12 +61,8 @@ def _looks_tab_separated(source: Source) -> bool:
 
 
 def _is_sts_benchmark(row: Sequence[object]) -> bool:
-    return (
-        len(row) >= len(STS_BENCHMARK)
-        and is_number(row[4])
-        and not is_number(row[5])
-        and not is_number(row[6])
-    )
+    numbers = [to_number(value) is not None for value in row[4:7]]
+    return len(row) >= len(STS_BENCHMARK) and numbers == [True, False, False]
 
 
 def _has_header(first: Sequence[Sequence[object]], told: bool | None) -> bool:
@@ -78,9 +76,7 @@ def _has_header(first: Sequence[Sequence[object]], told: bool | None) -> bool:
 
 def _all_words(row: Sequence[object]) -> bool:
     words = [str(value).strip() for value in row]
-    return len(set(words)) == len(words) and all(
-        word and " " not in word and not is_number(word) for word in words
-    )
+    return len(set(words)) == len(words) and all(_WORD.fullmatch(word) for word in words)
 
 
 def _split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
@@ -88,7 +84,7 @@ def _split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[R
         if fault:
             bad.report(f"{name}:{number}", fault, detail)
         else:
-            yield number, () if text.isspace() else text.rstrip("\r\n").split("\t")
+            yield number, text.rstrip("\r\n").split("\t") if text.strip(" \r\n") else ()
 
 
 def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:

@@ -9,17 +9,21 @@ __version__ = "0.1.0"
 # Public names and the modules that hold them; nothing heavy is imported until one is asked for.
 _PUBLIC = {
     "Encoder": "twinpass.encoder.encoder",
+    "Run": "twinpass.config",
     "open_corpus": "twinpass.text.corpus",
+    "train": "twinpass.training.loop",
     "TwinpassError": "twinpass.errors",
     "UserError": "twinpass.errors",
 }
 
-__all__ = ["Encoder", "TwinpassError", "UserError", "__version__", "open_corpus"]
+__all__ = ["Encoder", "Run", "TwinpassError", "UserError", "__version__", "open_corpus", "train"]
 
 if TYPE_CHECKING:
+    from twinpass.config import Run
     from twinpass.encoder.encoder import Encoder
     from twinpass.errors import TwinpassError, UserError
     from twinpass.text.corpus import open_corpus
+    from twinpass.training.loop import train
 
 
 def __getattr__(name: str) -> Any:

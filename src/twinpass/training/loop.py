@@ -105,8 +105,9 @@ def compute_gradient(parts: Parts, step: int, rows: Numbers) -> Outcome:
 
     encode = encode_cached if run.chunk_tokens else encode_directly
     chunks = cut_chunks(ids, encoder_of, token_budget=run.chunk_tokens)
-    encoded = encode(chunks, ids, dimensions=parts.encoder.dimensions, autocast=accelerator.autocast)
-    vectors = processes.gather(encoded.vectors.view(len(passes), len(own), -1), len(rows))
+    width = parts.encoder.dimensions
+    encoded = encode(chunks, ids, dimensions=width, autocast=accelerator.autocast)
+    vectors = processes.gather(encoded.vectors.view(len(passes), len(own), width), len(rows))
 
     keys = parts.view.passes(list(parts.data.keys[rows].T))
     mask = None if run.keep_duplicates else false_negatives(keys)

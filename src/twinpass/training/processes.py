@@ -33,6 +33,7 @@ class Processes:
         """Return (passes, rows, d) of the whole batch from everyone's (passes, share, d)."""
         if self.count == 1:
             return passes
+        passes = passes.to(self.accelerator.device)  # a process without rows has nothing there yet
         shares = [len(part) for part in np.array_split(np.arange(rows), self.count)]
         padded = passes.new_zeros(passes.shape[0], max(shares), passes.shape[2])
         padded[:, : passes.shape[1]] = passes.detach()

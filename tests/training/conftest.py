@@ -1,0 +1,45 @@
+"""A tiny model, a few sentences, and children that can be killed."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tiny import make_checkpoint
+
+from twinpass.config import Run
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A bare three-layer BERT of 32 dimensions."""
+    return make_checkpoint(tmp_path_factory.mktemp("training") / "tiny")
+
+
+@pytest.fixture
+def make_run(tiny: Path, tmp_path: Path):
+    """Return a function that makes a short run of the tiny model."""
+
+    def make(**fields: Any) -> Run:
+        short = {
+            "model": str(tiny),
+            "output": str(tmp_path / "out"),
+            "steps": 4,
+            "batch_size": 8,
+            "device": "cpu",
+        }
+        return Run(**(short | {"learning_rate": 1e-3} | fields))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def children():
+    """Processes that start fast: their server has imported everything and computed nothing."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["tests.training.material", "transformers.models.bert.modeling_bert", "accelerate"]
+    )
+    return context

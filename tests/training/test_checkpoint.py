@@ -1,0 +1,178 @@
+"""Kill it, stop it, fill its disk: what was saved is whole, and a resumed run ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests.training.material import make_sentences, make_triplets, spread, train_until_killed
+
+from twinpass.errors import ConfigError, OutputError
+from twinpass.files import sha256
+from twinpass.training import checkpoint
+from twinpass.training.events import Saved, Stepped
+from twinpass.training.loop import train
+
+KILLS = [("Stepped", 0), ("Evaluated", 1), ("half-written", 1), ("Saved", 1), ("Stepped", 0)]
+
+
+def steps_in_log(output: Path) -> list[int]:
+    lines = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    return [line["step"] for line in lines if line["event"] == "stepped"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "rows"),
+    [
+        ({"chunk_tokens": 40}, make_sentences(21)),
+        ({"dual_encoder": True, "mlm_weight": 0.1}, make_triplets(21)),
+    ],
+    ids=["dropout", "triplets-dual-mlm"],
+)
+def test_killed_at_random_and_resumed_the_weights_are_the_same(
+    make_run, children, tmp_path, fields, rows
+) -> None:
+    fields = {"steps": 14, "save_every": 3, "eval_every": 4, **fields}
+    whole = make_run(output=str(tmp_path / "whole"), **fields)
+    killed = make_run(output=str(tmp_path / "killed"), **fields)
+    draw = random.Random(len(rows[0]))
+    for place, (when, at) in enumerate(KILLS):
+        child = children.Process(
+            target=train_until_killed, args=(killed, rows, at or draw.randint(1, 5), when, place > 0)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL, f"kill {place} came too late"
+    finishing = children.Process(target=train_until_killed, args=(killed, rows, 0, "never", True))
+    uninterrupted = children.Process(target=train_until_killed, args=(whole, rows, 0, "never", False))
+    for child in (finishing, uninterrupted):
+        child.start()
+        child.join()
+        assert child.exitcode == 0
+    for name in ("model.safetensors", "checkpoints/step-00000014/model.safetensors"):
+        assert sha256(tmp_path / "killed" / name) == sha256(tmp_path / "whole" / name)
+    trainers = [
+        tmp_path / run / "checkpoints/step-00000014/trainer.safetensors" for run in ("killed", "whole")
+    ]
+    assert sha256(trainers[0]) == sha256(trainers[1])
+    assert steps_in_log(tmp_path / "killed") == list(range(1, 15)) == steps_in_log(tmp_path / "whole")
+    assert not list((tmp_path / "killed").rglob(".*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_and_says_how_to_resume(make_run, tmp_path, number) -> None:
+    run = make_run(steps=6)
+
+    def interrupt(event) -> None:
+        if isinstance(event, Stepped) and event.step == 2:
+            os.kill(os.getpid(), number)
+
+    result = train(run, rows=make_sentences(20), on_event=interrupt)
+    assert (result.reason, result.steps, result.finished) == ("interrupted", 2, False)
+    assert "--resume" in result.advice
+    assert not (result.output / "model.safetensors").exists()
+    resumed = train(run, rows=make_sentences(20), resume=True)
+    whole = train(make_run(steps=6, output=str(tmp_path / "whole")), rows=make_sentences(20))
+    assert sha256(resumed.output / "model.safetensors") == sha256(whole.output / "model.safetensors")
+    assert steps_in_log(resumed.output) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_finished_run_resumes_to_the_same_model(make_run) -> None:
+    run = make_run()
+    first = sha256(train(run, rows=make_sentences(20)).output / "model.safetensors")
+    again = train(run, rows=make_sentences(20), resume=True)
+    assert again.steps == 4
+    assert sha256(again.output / "model.safetensors") == first
+
+
+def test_with_nothing_to_resume_a_run_starts_at_the_beginning(make_run) -> None:
+    events = []
+    train(make_run(), rows=make_sentences(20), resume=True, on_event=events.append)
+    assert events[0].first_step == 0 and "no checkpoint to resume" in events[0].notes[0]
+
+
+def test_a_checkpoint_stands_alone(make_run, tiny, tmp_path) -> None:
+    """The model it started from may be gone when it is resumed."""
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    run = make_run(model=str(model), steps=4, save_every=2, mlm_weight=0.1)
+
+    class Killed(Exception):
+        pass
+
+    def stop(event) -> None:
+        if isinstance(event, Saved):
+            raise Killed
+
+    with pytest.warns(UserWarning, match="fresh one"), pytest.raises(Killed):
+        train(run, rows=make_sentences(20), on_event=stop)
+    shutil.rmtree(model)
+    assert train(run, rows=make_sentences(20), resume=True).finished
+
+
+def test_other_settings_or_other_text_are_not_resumed(make_run) -> None:
+    train(make_run(), rows=make_sentences(20))
+    with pytest.raises(ConfigError, match="temperature: 0.05 then, 0.1 now"):
+        train(make_run(temperature=0.1), rows=make_sentences(20), resume=True)
+    with pytest.raises(ConfigError, match="not the text"):
+        train(make_run(), rows=make_sentences(20, seed=7), resume=True)
+
+
+def test_a_failing_save_leaves_the_previous_checkpoint_whole(make_run, monkeypatch) -> None:
+    run = make_run(steps=6, save_every=2)
+    real, calls = checkpoint.save_file, []
+
+    def fail_second(tensors, path) -> None:
+        calls.append(path)
+        if len(calls) == 2:
+            raise OSError(28, "No space left on device")
+        real(tensors, path)
+
+    monkeypatch.setattr(checkpoint, "save_file", fail_second)
+    with pytest.raises(OutputError, match=r"No space left on device.*step-00000002 is whole; resume"):
+        train(run, rows=make_sentences(20))
+    assert [folder.name for folder in (Path(run.output) / "checkpoints").iterdir()] == ["step-00000002"]
+    assert train(run, rows=make_sentences(20), resume=True).steps == 6
+
+
+def test_a_full_disk_is_found_before_the_first_step(make_run, monkeypatch) -> None:
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
+    events = []
+    with pytest.raises(OutputError, match="0.0 GB free"):
+        train(make_run(), rows=make_sentences(20), on_event=events.append)
+    assert events == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_found_before_the_first_step(make_run, tmp_path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="Not a directory|File exists"):
+        train(make_run(output=str(tmp_path / "file" / "out")), rows=make_sentences(20))
+    with pytest.raises(OutputError, match="cannot write"):
+        train(make_run(output="/proc/out"), rows=make_sentences(20))
+
+
+def test_generators_come_back() -> None:
+    states = json.loads(json.dumps(checkpoint.generators()))
+    drawn = (random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn())
+    checkpoint.restore_generators(states)
+    assert (random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn()) == drawn
+
+
+def test_scores_survive_a_resume(make_run) -> None:
+    run = make_run(steps=4, eval_every=2, save_every=2)
+
+    def interrupt(event) -> None:
+        if isinstance(event, Stepped) and event.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    first = train(run, rows=make_sentences(20), evaluate=spread, on_event=interrupt)
+    second = train(run, rows=make_sentences(20), evaluate=spread, resume=True)
+    assert first.before == second.before != {}
+    assert torch.isfinite(torch.tensor(second.best["score"]))

@@ -1,0 +1,90 @@
+"""Tokenised data gives every text back, and batches visit every row once an epoch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.training.material import make_triplets
+
+from twinpass.errors import InputError
+from twinpass.training import data as module
+from twinpass.training.data import Batches, InMemory, find_rows, read_data, text_key
+
+
+def letters(texts: list[str]) -> list[list[int]]:
+    return [[ord(letter) for letter in text] for text in texts]
+
+
+@pytest.mark.parametrize("window", [1, 3, 1000])
+def test_every_text_keeps_its_ids(window: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WINDOW", window)
+    rows = [*make_triplets(7), ("same", "same", "")]
+    data = read_data(InMemory(rows), letters)
+    assert (len(data), data.width) == (8, 3)
+    for number, row in enumerate(rows):
+        for column, text in zip(data.columns(np.array([number])), row, strict=True):
+            assert data.ids(int(column[0])).tolist() == letters([text])[0]
+    assert data.keys[7, 0] == data.keys[7, 1] == text_key("same")
+
+
+def test_a_text_is_tokenised_once_per_window() -> None:
+    asked: list[str] = []
+    read_data(InMemory(["a", "b", "a", "a"]), lambda texts: asked.extend(texts) or letters(texts))
+    assert asked == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        (["one"], "one row"),
+        (["same", "same", "same"], "hold the same text"),
+        ([("a", "same"), ("b", "same")], "hold the same text"),
+        ([], "no text"),
+    ],
+)
+def test_what_cannot_be_learned_from_is_refused(rows: list[str], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        read_data(InMemory(rows), letters)
+
+
+def test_rows_of_different_width_are_refused() -> None:
+    with pytest.raises(InputError, match="row 1 has 2 texts and row 0 has 1"):
+        InMemory(["a", ("b", "c")])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize(("rows", "size"), [(10, 3), (10, 5), (9, 4), (5, 64), (2, 2), (3, 2)])
+def test_an_epoch_visits_every_row_once_and_leaves_none_alone(rows: int, size: int) -> None:
+    batches = Batches(rows, size, seed=1, hard_negatives=False)
+    epoch = [batch for _, batch in batches.since(0, until=batches.per_epoch)]
+    assert sorted(np.concatenate(epoch).tolist()) == list(range(rows))
+    assert min(map(len, epoch)) >= 2
+
+
+def test_a_lone_last_row_is_fine_where_it_has_a_hard_negative() -> None:
+    assert Batches(9, 4, seed=1, hard_negatives=True).per_epoch == 3
+
+
+def test_a_step_takes_the_same_rows_wherever_one_starts() -> None:
+    batches = Batches(10, 3, seed=5, hard_negatives=False)
+    whole = {step: batch.tolist() for step, batch in batches.since(0, until=11)}
+    assert list(whole) == list(range(11))
+    for start in range(11):
+        assert {step: batch.tolist() for step, batch in batches.since(start, until=11)} == {
+            step: batch for step, batch in whole.items() if step >= start
+        }
+
+
+def test_epochs_and_seeds_differ_in_order() -> None:
+    first, second = (
+        batch.tolist() for _, batch in Batches(20, 20, seed=1, hard_negatives=False).since(0, until=2)
+    )
+    (_, other), *_ = Batches(20, 20, seed=2, hard_negatives=False).since(0, until=1)
+    assert first != second
+    assert first != other.tolist()
+
+
+def test_rows_are_found_again_by_number() -> None:
+    assert find_rows(InMemory([("a", "b"), ("c", "d"), ("e", "f")]), [2, 0]) == [
+        "row 0: a | b",
+        "row 2: e | f",
+    ]

@@ -1,0 +1,74 @@
+"""Two processes with half a batch each give the gradient of one process with the whole batch."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.training.material import (
+    gradient_in_process,
+    gradient_of,
+    make_sentences,
+    make_triplets,
+    train_in_process,
+)
+
+from twinpass.encoder.encoder import Encoder
+from twinpass.training.loop import train
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def run_two(children, target, *arguments, after: tuple = ()) -> None:
+    port = free_port()
+    pair = [children.Process(target=target, args=(*arguments, rank, 2, port, *after)) for rank in range(2)]
+    for child in pair:
+        child.start()
+    for child in pair:
+        child.join(timeout=120)
+    assert [child.exitcode for child in pair] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "fields"),
+    [
+        (make_sentences(9), [3, 1, 4, 0, 5, 8, 2], {}),
+        (make_triplets(9), [3, 1, 4, 0, 5, 8, 2], {"chunk_tokens": 30}),
+        (make_triplets(9), [6], {"hard_negative_weight": 2.0}),
+    ],
+    ids=["dropout", "triplets-chunked", "one-row"],
+)
+def test_the_gradient_of_two_processes_is_that_of_one(
+    make_run, children, tmp_path: Path, rows, batch, fields
+) -> None:
+    run = make_run(dropout=0.0, clip=1e9, **fields)
+    loss, gradients = gradient_of(run, rows, batch)
+    run_two(children, gradient_in_process, run, rows, batch, after=(str(tmp_path / "found.npz"),))
+    found = np.load(tmp_path / "found.npz")
+    assert float(found["loss"]) == pytest.approx(loss, rel=1e-6)
+    assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-4
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(
+            found[name], gradient, rtol=1e-6, atol=1e-6 * max(1.0, np.abs(gradient).max())
+        )
+
+
+def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_path) -> None:
+    """11 rows in batches of 4 leave 3; one process trains the same way."""
+    fields = {"dropout": 0.0, "batch_size": 4, "steps": 6, "eval_every": 3}
+    rows = make_sentences(11)
+    two = make_run(output=str(tmp_path / "two"), **fields)
+    run_two(children, train_in_process, two, rows)
+    one = make_run(output=str(tmp_path / "one"), **fields)
+    train(one, rows=rows)
+    texts = make_sentences(5, seed=3)
+    vectors = [
+        Encoder.load(tmp_path / f"{name}/checkpoints/step-00000006").encode(texts) for name in ("one", "two")
+    ]
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-3)

@@ -6,23 +6,6 @@ from pathlib import Path
 from twinpass.evaluation.tasks import Task
 
 WORDS = ["a", "the", "cat", "dog", "man", "woman", "sits", "runs", "on", "mat", "red", "blue", "old", "young"]
-    "a",
-    "the",
-    "cat",
-    "dog",
-    "man",
-    "woman",
-    "sits",
-    "runs",
-    "on",
-    "mat",
-    "street",
-    "red",
-    "blue",
-    "old",
-    "young",
-    "quickly",
-]
 _TREC = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
 
 

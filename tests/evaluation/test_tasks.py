@@ -1,7 +1,7 @@
 import warnings
 
 import pytest
-from makedata import write_task
+from tests.evaluation.makedata import write_task
 
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.manifest import SHA256

@@ -85,5 +85,6 @@ def test_chunks_and_threads_do_not_change_the_result(monkeypatch):
     whole = fit(make_problem(x, y, 2), folds, l2, FAST)
     monkeypatch.setattr("twinpass.evaluation.logistic._BATCH_NUMBERS", 1)
     torch.set_num_threads(2)
-    torch.testing.assert_close(fit(make_problem(x, y, 2), folds, l2, FAST).weights, whole.weights)
+    for _ in range(5):  # what threads do to each other they do only sometimes
+        torch.testing.assert_close(fit(make_problem(x, y, 2), folds, l2, FAST).weights, whole.weights)
     assert torch.get_num_threads() == 2

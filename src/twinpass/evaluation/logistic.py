@@ -48,13 +48,16 @@ def fit(problem: Problem, folds: Sequence[Fold], l2: Tensor, protocol: TransferP
     shape = (*l2.shape, problem.classes, problem.x.shape[1])
     fitted = Fitted(problem.x.new_empty(shape), problem.x.new_empty(l2.shape))
     chunks = _alike(folds, max(1, _BATCH_NUMBERS // (protocol.batch_size * problem.x.shape[1])))
+    first = _first_weights(problem, protocol.seed)  # here: torch's seed is one for all threads
     threads = torch.get_num_threads()
     # A chunk on each thread, rather than each product on all threads: small products gain nothing from being shared,
     # and what comes out does not depend on how many threads there are.
     with ThreadPoolExecutor(
         min(threads, len(chunks)), initializer=torch.set_num_threads, initargs=(1,)
     ) as pool:
-        parts = pool.map(lambda c: _fit_together(problem, [folds[i] for i in c], l2[c], protocol), chunks)
+        parts = pool.map(
+            lambda c: _fit_together(problem, [folds[i] for i in c], first, l2[c], protocol), chunks
+        )
         for chunk, part in zip(chunks, parts, strict=True):
             fitted.weights[chunk], fitted.accuracy[chunk] = part
     torch.set_num_threads(threads)  # a worker's setting reaches beyond it in some mathematics libraries
@@ -77,10 +80,10 @@ def predict(problem: Problem, rows: np.ndarray, weights: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def _fit_together(
-    problem: Problem, folds: list[Fold], l2: Tensor, protocol: TransferProtocol
+    problem: Problem, folds: list[Fold], first: Tensor, l2: Tensor, protocol: TransferProtocol
 ) -> tuple[Tensor, Tensor]:
     """Train folds of one size; a fold is left behind once all its models have stopped."""
-    weights = _first_weights(problem, protocol.seed).repeat(*l2.shape, 1, 1)
+    weights = first.repeat(*l2.shape, 1, 1)
     best = _Best(weights, protocol.tenacity)
     step = _OPTIMIZERS[protocol.optimizer](weights, l2)
     rows = torch.from_numpy(np.stack([fold.train for fold in folds]))

@@ -76,7 +76,9 @@ def _train_test(encode: Encode, data: Data, protocol: TransferProtocol) -> Trans
     l2 = np.array(protocol.l2)[[rounded.argmax()]]
     (weights,) = _refit(problem, [train], l2, protocol)
     items = Predictions(problem.y.numpy()[test], predict(problem, test, weights).numpy())
-    return TransferScores(float(rounded.max()), _percent(items.gold, items.predicted), tuple(l2.tolist()), items)
+    return TransferScores(
+        float(rounded.max()), _percent(items.gold, items.predicted), tuple(l2.tolist()), items
+    )
 
 
 def _train_dev_test(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferScores:

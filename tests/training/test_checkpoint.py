@@ -104,14 +104,14 @@ def test_a_checkpoint_stands_alone(make_run, tiny, tmp_path) -> None:
     shutil.copytree(tiny, model)
     run = make_run(model=str(model), steps=4, save_every=2, mlm_weight=0.1)
 
-    class Killed(Exception):
+    class KilledError(Exception):
         pass
 
     def stop(event) -> None:
         if isinstance(event, Saved):
-            raise Killed
+            raise KilledError
 
-    with pytest.warns(UserWarning, match="fresh one"), pytest.raises(Killed):
+    with pytest.warns(UserWarning, match="fresh one"), pytest.raises(KilledError):
         train(run, rows=make_sentences(20), on_event=stop)
     shutil.rmtree(model)
     assert train(run, rows=make_sentences(20), resume=True).finished
@@ -119,7 +119,7 @@ def test_a_checkpoint_stands_alone(make_run, tiny, tmp_path) -> None:
 
 def test_other_settings_or_other_text_are_not_resumed(make_run) -> None:
     train(make_run(), rows=make_sentences(20))
-    with pytest.raises(ConfigError, match="temperature: 0.05 then, 0.1 now"):
+    with pytest.raises(ConfigError, match=r"temperature: 0\.05 then, 0\.1 now"):
         train(make_run(temperature=0.1), rows=make_sentences(20), resume=True)
     with pytest.raises(ConfigError, match="not the text"):
         train(make_run(), rows=make_sentences(20, seed=7), resume=True)
@@ -145,14 +145,14 @@ def test_a_failing_save_leaves_the_previous_checkpoint_whole(make_run, monkeypat
 def test_a_full_disk_is_found_before_the_first_step(make_run, monkeypatch) -> None:
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
     events = []
-    with pytest.raises(OutputError, match="0.0 GB free"):
+    with pytest.raises(OutputError, match=r"0\.0 GB free"):
         train(make_run(), rows=make_sentences(20), on_event=events.append)
     assert events == []
 
 
 def test_a_folder_that_cannot_be_written_to_is_found_before_the_first_step(make_run, tmp_path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="Not a directory|File exists"):
+    with pytest.raises(OutputError, match=r"Not a directory|File exists"):
         train(make_run(output=str(tmp_path / "file" / "out")), rows=make_sentences(20))
     with pytest.raises(OutputError, match="cannot write"):
         train(make_run(output="/proc/out"), rows=make_sentences(20))

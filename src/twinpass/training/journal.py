@@ -49,7 +49,13 @@ class Journal:
 
 def _plain(document: dict[str, Any]) -> dict[str, Any]:
     """Replace numbers that JSON does not know by null."""
-    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in document.items()}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return _plain(value)
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    return {name: plain(value) for name, value in document.items()}
 
 
 def _curves(event: Event) -> dict[str, float]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.loading import quiet, find_folder
+from twinpass.encoder.loading import find_folder, quiet
 from twinpass.errors import ConfigError
 from twinpass.training.chunked import cut_chunks
 from twinpass.training.processes import Processes

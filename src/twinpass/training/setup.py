@@ -13,10 +13,7 @@ from torch import nn
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.foreign import read_foreign_settings
-from twinpass.encoder.loading import find_folder
 from twinpass.encoder.runtime import check_precision, choose_device
-from twinpass.encoder.settings import read_settings
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable, explaining
 from twinpass.text.corpus import open_corpus
@@ -26,6 +23,7 @@ from twinpass.training.chunked import RandomState
 from twinpass.training.data import Batches, InMemory, Rows, TrainingData, read_data
 from twinpass.training.journal import FILE as LOG
 from twinpass.training.mlm import MaskedLanguageModel
+from twinpass.training.models import load_encoders, load_mlm, make_optimizer, name_parameters, token_limit
 from twinpass.training.processes import Processes
 
 Given = Sequence[str] | Sequence[tuple[str, ...]]
@@ -69,13 +67,15 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
     text: Rows = _open_rows(run, rows)
     run = run.replace(view=choose_view(run.view, width=text.width, source=text.source)).check()
     folder = checkpoint.newest(output) if resume else None
-    encoders = _load_encoders(run, device, encoder, folder)
+    encoders = load_encoders(run, device, encoder, folder)
     run = run.replace(pooler=encoders[0].pooler)
     if folder is not None:
         checkpoint.check_same_run(folder, run)
-    data = read_data(text, lambda texts: encoders[0].tokenize(texts, max_tokens=_limit(run, encoders[0])))
-    mlm = _load_mlm(run, encoders[0], resumed=folder is not None)
-    names = _name_parameters(encoders, mlm)
+    data = read_data(
+        text, lambda texts: encoders[0].tokenize(texts, max_tokens=token_limit(run, encoders[0]))
+    )
+    mlm = load_mlm(run, encoders[0], resumed=folder is not None)
+    names = name_parameters(encoders, mlm)
     checkpoint.check_room(output, sum(parameter.numel() for parameter in names))
     batches = Batches(len(data), run.batch_size, run.seed, hard_negatives=run.view == "triplets")
     parts = Parts(
@@ -90,7 +90,7 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
         mlm=mlm,
         processes=processes,
         names=names,
-        optimizer=_make_optimizer(run, names, processes),
+        optimizer=make_optimizer(run, names, processes),
         progress=checkpoint.Progress(data_fingerprint=text.fingerprint()),
         notes=(),
     )
@@ -122,9 +122,11 @@ def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Path:
 
 def _start_processes(run: Run) -> tuple[Processes, torch.device]:
     from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
 
     device = choose_device(run.device)
     check_precision(run.precision, device)
+    AcceleratorState._reset_state()  # an earlier run of this process may have chosen another precision
     mixed = {"fp32": "no"}.get(run.precision, run.precision)
     processes = Processes(Accelerator(cpu=device.type == "cpu", mixed_precision=mixed))
     return processes, processes.accelerator.device if processes.count > 1 else device
@@ -136,75 +138,6 @@ def _open_rows(run: Run, rows: Given | None) -> Rows:
     if not run.data:
         raise ConfigError("a run needs training text. Name a file, or use the built-in corpus 'docs:'.")
     return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows)
-
-
-def _load_encoders(
-    run: Run, device: torch.device, given: Encoder | None, folder: Path | None
-) -> list[Encoder]:
-    """Load one encoder or two, from the checkpoint if there is one."""
-
-    def load(name: str | Path, seed: int) -> Encoder:
-        return Encoder.load(
-            name,
-            pooler=None if folder else _pooler(run),
-            device=str(device),
-            dropout=run.dropout,
-            fresh_head_seed=seed,
-            trust_pickle=run.trust_pickle,
-            trust_remote_code=run.trust_remote_code,
-        )
-
-    first = given if given is not None and folder is None else load(folder or run.model, run.seed)
-    # The second starts from the same checkpoint; only a fresh head differs.
-    second = (
-        [load(folder / checkpoint.SECOND if folder else run.model, run.seed + 1)] if run.dual_encoder else []
-    )
-    for encoder in (first, *second):
-        encoder.model.train()
-        if run.grad_checkpointing:
-            encoder.model.transformer.gradient_checkpointing_enable()  # type: ignore[operator]
-    return [first, *second]
-
-
-def _pooler(run: Run) -> str | None:
-    """Return the pooler to ask for: the run's, or None for the model's own, or the paper's for a bare model."""
-    if run.pooler is not None:
-        return run.pooler
-    folder = find_folder(run.model, trust_pickle=run.trust_pickle)
-    if read_settings(folder) or read_foreign_settings(folder):
-        return None
-    return "cls_mlp_train" if run.view == "dropout" else "cls_mlp"
-
-
-def _limit(run: Run, encoder: Encoder) -> int:
-    return min(run.max_tokens, encoder.max_tokens or run.max_tokens)
-
-
-def _load_mlm(run: Run, encoder: Encoder, *, resumed: bool) -> MaskedLanguageModel | None:
-    if run.mlm_weight == 0:
-        return None
-    if resumed:
-        return MaskedLanguageModel.empty(encoder, rate=run.mlm_rate)
-    return MaskedLanguageModel.load(
-        encoder, rate=run.mlm_rate, seed=run.seed, trust_remote_code=run.trust_remote_code
-    )
-
-
-def _name_parameters(encoders: list[Encoder], mlm: MaskedLanguageModel | None) -> dict[nn.Parameter, str]:
-    """Name every trained parameter once, whatever is tied to what."""
-    names: dict[nn.Parameter, str] = {}
-    modules = [(f"encoder{place}", encoder.model) for place, encoder in enumerate(encoders)]
-    for prefix, module in [*modules, *([("mlm", mlm.head)] if mlm else [])]:
-        for name, parameter in module.named_parameters():
-            if parameter.requires_grad:
-                names.setdefault(parameter, f"{prefix}.{name}")
-    return names
-
-
-def _make_optimizer(run: Run, names: dict[nn.Parameter, str], processes: Processes) -> torch.optim.Optimizer:
-    """AdamW; weight decay is 0 unless the run says otherwise."""
-    fused = processes.accelerator.device.type in ("cpu", "cuda")
-    return torch.optim.AdamW(list(names), lr=run.learning_rate, weight_decay=run.weight_decay, fused=fused)
 
 
 def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
+from twinpass.files import writing
 from twinpass.training import checkpoint
 from twinpass.training.card import write_card
 from twinpass.training.chunked import RandomState, keeping_random_state
@@ -41,6 +42,8 @@ class Watch:
         if parts.processes.is_main:
             board = parts.run.tensorboard
             self.journal = Journal(parts.output, length=parts.progress.log_length, tensorboard=board)
+            with writing(parts.output / "run.json") as aside:
+                aside.write_text(parts.run.to_json(), encoding="utf-8")
         self.saved_step = parts.progress.step if parts.progress.step else None
         self.steps = self.sentences = 0
         self.training_seconds = 0.0
@@ -117,8 +120,6 @@ class Watch:
             if interrupted
             else f"The model is in {parts.output}."
         )
-        if parts.processes.is_main:
-            (parts.output / "run.json").write_text(parts.run.to_json(), encoding="utf-8")
         self.tell(Stopped(step=progress.step, reason=reason, advice=advice))
         result = Result(
             output=parts.output,
@@ -140,14 +141,11 @@ class Watch:
         return result
 
     def close(self) -> None:
-        """Close the log and let the next run choose its own devices and precision."""
-        from accelerate.state import AcceleratorState
-
+        """Close the log and leave the encoders ready for use."""
         if self.journal is not None:
             self.journal.close()
         for encoder in self.parts.encoders:
             encoder.model.eval()
-        AcceleratorState._reset_state()
 
     def _put_model(self) -> None:
         """Save the best model by dev where there is one, the last otherwise."""

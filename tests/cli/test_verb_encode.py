@@ -15,6 +15,7 @@ from twinpass.cli import encode as encode_verb
 from twinpass.cli import vectors as vector_files
 from twinpass.encoder.encoder import Encoder
 
+HEADERS = ["--header", "--no-header"]
 TEXTS = ["the cat sat on the mat", "a dog", "the cat sat on the mat"]
 
 
@@ -44,7 +45,7 @@ def test_json_tells_what_made_the_vectors(run, model, sentences, tmp_path):
     document = json.loads(run("encode", model, sentences, "-o", out, "--json", "--normalize").out)
     assert document["model"] == {"name": model, "fingerprint": Encoder.load(model).fingerprint}
     assert document["data"][0]["source"] == str(sentences) and len(document["data"][0]["fingerprint"]) == 64
-    assert document["options"]["normalize"] is True
+    assert document["options"]["normalize"] is True and document["options"]["seed"] == 42
     assert document["versions"]["torch"] and document["versions"]["transformers"] and document["twinpass"]
     assert (document["texts"], document["distinct"], document["dimensions"]) == (3, 2, 32)
     assert document["files"] == [str(out)]
@@ -73,6 +74,9 @@ def test_stdin_and_columns_and_bad_rows(run, model, tmp_path):
     assert "1 bad rows left out" in ran.err
     expected = Encoder.load(model).encode(["the cat", "a dog", "a cat", "the mat"])
     np.testing.assert_allclose(np.load(out), expected, atol=1e-6)
+    table.write_text("cat,dog\none,two\n")
+    counts = [run("encode", model, table, "-o", out, header).code or len(np.load(out)) for header in HEADERS]
+    assert counts == [2, 4]
 
 
 def test_truncation_is_counted_and_reported_once(run, model, tmp_path):
@@ -179,6 +183,21 @@ def test_failing_midway_leaves_nothing(run, model, sentences, tmp_path, monkeypa
     assert ran.code == (130 if isinstance(stop, KeyboardInterrupt) else 2)
     assert ran.code == 130 or f"cannot write {tmp_path}/v{suffix}: No space left on device" in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_failing_midway_keeps_what_was_there(run, model, sentences, tmp_path, monkeypatch):
+    single, folder = tmp_path / "v.npy", tmp_path / "shards.npy"
+    assert run("encode", model, sentences, "-o", single).code == 0
+    assert run("encode", model, sentences, "-o", folder, "--shard-rows", 2).code == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(vector_files.WRITERS[".npy"], "write", fail)
+    assert run("encode", model, sentences, "-o", single).code == 2
+    assert run("encode", model, sentences, "-o", folder, "--shard-rows", 1).code == 2
+    assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
 def test_headers_keep_their_length_however_many_rows_come(tmp_path):

@@ -47,6 +47,10 @@ class Console:
     def __post_init__(self) -> None:
         self.stdout = sys.stdout
 
+    def described(self) -> dict[str, Any]:
+        """Return the shared options that shape a result, for its provenance."""
+        return {"seed": self.seed, "device": self.device}
+
     def log(self, message: str) -> None:
         """Say a line on stderr, unless asked to be quiet."""
         if not self.quiet:

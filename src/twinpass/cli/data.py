@@ -22,13 +22,18 @@ class DataOptions:
         bool, typer.Option("--skip-bad-rows", help="Leave out and count rows that cannot be read.")
     ] = False
 
+    header: Annotated[
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether a table's first row names its columns."),
+    ] = None
+
     def open(self, source: str) -> Corpus:
         """Open a file, folder, pattern, `-`, `docs:` or `hf:owner/name` with these options."""
         from twinpass.text.corpus import open_corpus
 
         columns = None if self.columns is None else [name.strip() for name in self.columns.split(",")]
-        return open_corpus(source, columns=columns, skip_bad_rows=self.skip_bad_rows)
+        return open_corpus(source, columns=columns, skip_bad_rows=self.skip_bad_rows, header=self.header)
 
     def described(self) -> dict[str, Any]:
         """Return the options that shape the data, for a result's provenance."""
-        return {"columns": self.columns, "skip_bad_rows": self.skip_bad_rows}
+        return {"columns": self.columns, "skip_bad_rows": self.skip_bad_rows, "header": self.header}

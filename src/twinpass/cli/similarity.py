@@ -60,7 +60,7 @@ def similarity(
     facts = provenance(
         model=encoder,
         data=[(corpus.source, corpus.fingerprint()) for corpus in corpora],
-        options=chosen.described() | data.described(),
+        options=console.described() | chosen.described() | data.described(),
     )
     console.result(facts | found.document(), human=found.human())
 

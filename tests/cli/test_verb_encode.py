@@ -154,17 +154,20 @@ def test_model_by_option_or_by_position(run, model, sentences, tmp_path, monkeyp
     assert asked == ["minilm"]
 
 
-def test_input_that_changes_meanwhile_is_refused(run, model, sentences, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("content", "now"), [("a\nb\nc\nd\n", "more than 3"), ("a\n", "only 1")])
+@pytest.mark.parametrize("shards", [[], ["--shard-rows", 1]])
+def test_input_that_changes_meanwhile_is_refused(
+    run, model, sentences, tmp_path, monkeypatch, content, now, shards
+):
     load = Encoder.load
 
-    def load_and_append(*arguments, **options):
-        with sentences.open("a") as stream:
-            stream.write("one more\n")
+    def change_and_load(*arguments, **options):
+        sentences.write_text(content)
         return load(*arguments, **options)
 
-    monkeypatch.setattr(Encoder, "load", load_and_append)
-    ran = run("encode", model, sentences, "-o", tmp_path / "v.npy")
-    assert ran.code == 2 and "3 texts at first, then 4" in ran.err
+    monkeypatch.setattr(Encoder, "load", change_and_load)
+    ran = run("encode", model, sentences, "-o", tmp_path / "v.npy", *shards)
+    assert ran.code == 2 and f"3 texts at first, then {now}" in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 

@@ -48,35 +48,26 @@ def encode(
     exactly(rest, 1, "one INPUT after the model")
     check_target(output, sharded=shard_rows is not None)
     corpus = data.open(rest[0])
-    total, fingerprint = (
-        sum(1 for _ in corpus.texts()),
-        corpus.fingerprint(),
-    )  # bad rows show now, not hours later
+    total = sum(1 for _ in corpus.texts())  # a pass before the work: bad rows show now, not hours later
+    fingerprint = corpus.fingerprint()
     encoder = chosen.load(name, console)
     options = console.described() | chosen.described() | data.described()
     options |= {"normalize": normalize, "shard_rows": shard_rows}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
-    tally = Tally(total)
-    with (
-        writing_vectors(
-            output,
-            dimensions=encoder.dimensions,
-            total=total,
-            shard_rows=shard_rows,
-            metadata=_metadata(facts),
-        ) as write,
-        console.progress("encoding", total=total) as advance,
-    ):
-        for texts, vectors in blocks(encoder, corpus.texts(), normalize=normalize):
-            write(texts, vectors)
-            tally.count(texts)
-            advance(len(texts))
-        tally.check(corpus)
-    found = tally.result(encoder, corpus)
-    console.log(_sentence(found, output))
-    console.result(
-        facts | found | {"output": output, "files": files_of(output, total=total, shard_rows=shard_rows)}
+    writing = writing_vectors(
+        output, dimensions=encoder.dimensions, total=total, shard_rows=shard_rows, metadata=_metadata(facts)
     )
+    tally = Tally(corpus, total)
+    with writing as write, console.progress("encoding", total=total) as advance:
+        for texts, vectors in blocks(encoder, corpus.texts(), normalize=normalize):
+            tally.count(texts)
+            write(texts, vectors)
+            advance(len(texts))
+        tally.check_complete()
+    found = tally.result(encoder)
+    files = files_of(output, total=total, shard_rows=shard_rows)
+    console.log(_sentence(found, output))
+    console.result(facts | found | {"output": output, "files": files})
 
 
 def blocks(encoder: Encoder, texts: Iterable[str], *, normalize: bool) -> Iterator[tuple[list[str], Any]]:
@@ -95,8 +86,9 @@ def blocks(encoder: Encoder, texts: Iterable[str], *, normalize: bool) -> Iterat
 
 @dataclass
 class Tally:
-    """What was encoded so far."""
+    """What was encoded so far, of what was counted at first."""
 
+    corpus: Corpus
     total: int
     texts: int = 0
     distinct: int = 0
@@ -108,23 +100,28 @@ class Tally:
         """Add a block; repeats are recognised within one, as the encoder does."""
         self.texts += len(texts)
         self.distinct += len(set(texts))
+        if self.texts > self.total:
+            raise self._changed(f"more than {self.total}")
 
-    def check(self, corpus: Corpus) -> None:
-        """Refuse an input that changed since it was counted: its fingerprint would be a lie."""
-        if self.texts != self.total:
-            raise InputError(
-                f"{corpus.source} changed while it was read: {self.total} texts at first, then {self.texts}. "
-                "Run again when nothing writes to it."
-            )
+    def check_complete(self) -> None:
+        """Refuse an input that became shorter since it was counted."""
+        if self.texts < self.total:
+            raise self._changed(f"only {self.texts}")
 
-    def result(self, encoder: Encoder, corpus: Corpus) -> dict[str, Any]:
+    def _changed(self, now: str) -> InputError:
+        return InputError(
+            f"{self.corpus.source} changed while it was read: {self.total} texts at first, then {now}. "
+            "Run again when nothing writes to it."
+        )
+
+    def result(self, encoder: Encoder) -> dict[str, Any]:
         """Return the numbers of a finished run."""
         seconds = time.perf_counter() - self._started
         return {
             "texts": self.texts,
             "distinct": self.distinct,
             "truncated": encoder.truncated,
-            "bad_rows": corpus.bad_rows,
+            "bad_rows": self.corpus.bad_rows,
             "dimensions": encoder.dimensions,
             "seconds": round(seconds, 3),
             "texts_per_second": round(self.texts / max(seconds, 1e-9), 1),

@@ -33,7 +33,7 @@ def test_import_is_light():
 
 
 def test_help_is_light_and_names_every_verb():
-    out, heavy = loaded(COMMAND.format(arguments=["--help"]))
+    out, heavy = loaded(COMMAND.format(arguments=["--help"]), COLUMNS="120")
     assert heavy == []
     assert all(f"  {verb} " in out and line in out for verb, line in VERBS.items())
 

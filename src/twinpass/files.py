@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -67,12 +68,20 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+def cache_home() -> Path:
+    """Return the folder of all that can be made again: $TWINPASS_CACHE, or the platform's place for it."""
+    if told := os.environ.get("TWINPASS_CACHE"):
+        return Path(told).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "twinpass" / "cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "twinpass"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinpass"
+
+
 def cache_folder(part: str) -> Path:
-    """Return the folder for one kind of cached files, made if need be; TWINPASS_CACHE says where."""
-    home = (
-        os.environ.get("TWINPASS_CACHE") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "twinpass"
-    )
-    folder = Path(home).expanduser() / part
+    """Return the folder for one kind of cached files, made if need be."""
+    folder = cache_home() / part
     with explaining(folder):
         folder.mkdir(parents=True, exist_ok=True)
     return folder

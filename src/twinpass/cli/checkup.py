@@ -11,6 +11,7 @@ from typing import Any
 
 from twinpass import __version__
 from twinpass.errors import UserError
+from twinpass.files import cache_home
 from twinpass.provenance import installed
 
 ENABLES = {
@@ -65,7 +66,7 @@ def caches() -> list[dict[str, Any]]:
     """Return where things are kept between runs, and the room left on that disk."""
     hub_home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
     places = {
-        "twinpass": Path(os.environ.get("TWINPASS_CACHE", "~/.cache/twinpass")),
+        "twinpass": cache_home(),
         "models of the hub": Path(os.environ.get("HF_HUB_CACHE", hub_home / "hub")),
     }
     return [

@@ -18,8 +18,10 @@ from twinpass.cli.failures import exit_codes, remember_debug
 
 # A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb.
 VERBS = {
+    "demo": "Train on this machine's documentation and search it, before and after.",
     "encode": "Turn sentences into vectors, in a file.",
     "similarity": "Compare sentences by the cosine of their vectors.",
+    "train": "Train a sentence encoder with SimCSE.",
     "doctor": "Look at this machine and at what is installed.",
 }
 

@@ -32,9 +32,9 @@ def find_folder(name: str, *, trust_pickle: bool = False) -> Path:
     if name == builtin.NAME:
         return builtin.find_minilm()
     folder = Path(name).expanduser()
-    if name and folder.is_dir():
+    if name.strip() and folder.is_dir():
         return folder
-    if folder.exists():
+    if name.strip() and folder.exists():
         raise ModelError(
             f"{name} is a file; a model is a folder (with config.json and model.safetensors), a hub name or 'minilm'."
         )

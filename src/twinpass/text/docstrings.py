@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 
 from twinpass.errors import InputError, OutputError
-from twinpass.files import writing
+from twinpass.files import cache_home, writing
 from twinpass.text.extraction import VERSION, Extract, distinct_pairs, extract
 from twinpass.text.packages import find_packages
 from twinpass.text.rows import SAMPLE, BadRows, Record
@@ -53,15 +53,9 @@ class DocsTable:
         return ((number, [row[at] for at in wanted]) for number, row in enumerate(self._rows, 1))
 
 
-def cache_folder() -> Path:
-    """Return the folder for what can be made again: $TWINPASS_CACHE, or the platform's place for it."""
-    if told := os.environ.get("TWINPASS_CACHE"):
-        return Path(told)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "twinpass" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "twinpass"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinpass"
+def held_out(pair: tuple[str, str]) -> bool:
+    """Tell whether a pair is in the tenth that is kept from training, the same on every machine."""
+    return hashlib.sha256(pair[0].encode("utf-8", "surrogatepass")).digest()[0] < 26
 
 
 def _load(packages: Sequence[str]) -> Extract:
@@ -69,7 +63,7 @@ def _load(packages: Sequence[str]) -> Extract:
     sources = {file.path: file.stat() for files in find_packages(packages).values() for file in files}
     listing = [(path, found.st_size, found.st_mtime_ns) for path, found in sources.items()]
     key = hashlib.sha256(json.dumps([VERSION, sys.version_info[:2], listing]).encode()).hexdigest()
-    cached = cache_folder() / "docs" / f"{key[:32]}.json"
+    cached = cache_home() / "docs" / f"{key[:32]}.json"
     try:
         sentences, pairs = json.loads(cached.read_text(encoding="utf-8"))
         return Extract(sentences, [(summary, description) for summary, description in pairs])

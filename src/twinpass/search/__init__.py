@@ -1,0 +1,1 @@
+"""Finding neighbours: indexes and what searches them."""

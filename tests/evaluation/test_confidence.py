@@ -4,7 +4,8 @@ from scipy import stats
 
 from twinpass.errors import InputError
 from twinpass.evaluation.confidence import draw_counts, interval, two_sided_p
-from twinpass.evaluation.items import Pairs, Predictions, Queries, from_json, to_json
+from twinpass.evaluation.itemfile import from_json, to_json
+from twinpass.evaluation.items import Labelled, Pairs, Predictions, Queries
 
 
 def make_pairs(seed=0, sizes=(40, 25, 60)):
@@ -85,7 +86,12 @@ def test_p_is_small_only_where_the_difference_is_clear():
 
 @pytest.mark.parametrize(
     "items",
-    [make_pairs(), Predictions(np.array([0, 1, 5]), np.array([0, 5, 5])), Queries(np.random.rand(6, 5))],
+    [
+        make_pairs(),
+        Predictions(np.array([0, 1, 5]), np.array([0, 5, 5])),
+        Queries(np.random.rand(6, 5)),
+        Labelled(np.array([0.1, 0.5, 0.5, 0.9]), np.array([0, 1, 0, 1])),
+    ],
 )
 def test_items_survive_json(items):
     again = from_json(to_json(items))
@@ -96,3 +102,28 @@ def test_items_survive_json(items):
 def test_items_that_cannot_be_read_say_so(document):
     with pytest.raises(InputError, match="the items of a result"):
         from_json(document)
+
+
+@pytest.mark.parametrize("steps", [4, 1000])  # 4: many tied scores
+def test_average_precision_and_best_accuracy_equal_the_definitions(steps):
+    rng = np.random.default_rng(steps)
+    gold = rng.integers(0, 2, 60)
+    scores = np.round((rng.random(60) + 0.4 * gold) * steps) / steps
+    items = Labelled(scores, gold)
+    cuts = sorted(set(scores), reverse=True)
+    precision = [gold[scores >= cut].mean() for cut in cuts]
+    recall = [gold[scores >= cut].sum() / gold.sum() for cut in cuts]
+    expected = sum(p * (r - before) for p, r, before in zip(precision, recall, [0, *recall], strict=False))
+    best = max(np.mean((scores >= cut) == gold) for cut in [np.inf, *cuts])
+    assert items.values() == pytest.approx({"ap": expected, "accuracy": best})
+    assert np.mean((scores >= items.threshold()) == gold) == pytest.approx(best)
+
+
+def test_labelled_pairs_are_resampled_as_if_repeated():
+    rng = np.random.default_rng(0)
+    items = Labelled(rng.random(50).round(1), rng.integers(0, 2, 50))
+    samples = items.samples(resamples=10, seed=1, name="T")
+    counts = np.hstack(list(draw_counts([50], resamples=10, seed=1, name="T"))).astype(int)
+    for b in range(10):
+        again = Labelled(np.repeat(items.scores, counts[:, b]), np.repeat(items.gold, counts[:, b])).values()
+        assert {name: sample[b] for name, sample in samples.items()} == pytest.approx(again)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
-from twinpass.errors import InputError
 from twinpass.evaluation.confidence import draw_counts, resampled_pearson, resampled_spearman
 from twinpass.evaluation.correlation import Array, pearson, spearman
 from twinpass.evaluation.retrieval import MEASURES
@@ -23,6 +22,7 @@ class Pairs:
     """Scored pairs by subset: {name: (model's scores (n,), gold scores (n,))}."""
 
     subsets: dict[str, tuple[Array, Array]]
+    headline: ClassVar[str] = "all spearman"
 
     @property
     def sizes(self) -> list[int]:
@@ -63,6 +63,7 @@ class Predictions:
 
     gold: npt.NDArray[np.int64]
     predicted: npt.NDArray[np.int64]
+    headline: ClassVar[str] = "accuracy"
 
     def values(self) -> dict[str, float]:
         """Return accuracy and, for two classes, F1, from 0 to 1."""
@@ -88,6 +89,7 @@ class Queries:
     """Retrieval measures of each query, (n, 5) in the order of MEASURES."""
 
     measures: Array
+    headline: ClassVar[str] = "mrr"
 
     def values(self) -> dict[str, float]:
         """Return the mean of each measure, from 0 to 1."""
@@ -101,7 +103,57 @@ class Queries:
         return dict(zip(MEASURES, means, strict=True))
 
 
-Items = Pairs | Predictions | Queries
+@dataclass(frozen=True)
+class Labelled:
+    """Scores (n,) of pairs that are alike (1) or not (0); accuracy is at the threshold that suits them best."""
+
+    scores: Array
+    gold: npt.NDArray[np.int64]
+    headline: ClassVar[str] = "ap"
+
+    def values(self) -> dict[str, float]:
+        """Return average precision and best accuracy, from 0 to 1."""
+        return {name: float(value[0]) for name, value in self._score(np.ones((len(self.gold), 1))).items()}
+
+    def samples(self, *, resamples: int, seed: int, name: str) -> Samples:
+        """Return the resampled values under the names of values()."""
+        blocks = draw_counts([len(self.gold)], resamples=resamples, seed=seed, name=name)
+        return _joined_blocks(self._score(counts) for counts in blocks)
+
+    def threshold(self) -> float:
+        """Return the score from which on calling pairs alike is right most often."""
+        order, last = self._cuts()
+        right = self._right(np.ones((len(self.gold), 1)))[:, 0]
+        at = int(right.argmax())  # how many distinct scores, from the top, are called alike
+        steps = np.concatenate([[np.inf], self.scores[order][last], [-np.inf]])
+        upper, lower = steps[at], steps[at + 1]
+        return float((upper + lower) / 2 if np.isfinite(upper + lower) else (lower if at == 0 else upper))
+
+    def _score(self, counts: Array) -> Samples:
+        order, last = self._cuts()
+        found = np.cumsum(counts[order] * self.gold[order, None], axis=0)[last]
+        claimed = np.cumsum(counts[order], axis=0)[last]
+        newly = np.diff(found, axis=0, prepend=0)
+        precision = found / np.maximum(claimed, 1)
+        ap = (newly * precision).sum(axis=0) / np.maximum(found[-1], 1)
+        return {"ap": ap, "accuracy": self._right(counts).max(axis=0) / len(self.gold)}
+
+    def _right(self, counts: Array) -> Array:
+        """Right answers (cuts + 1, b) if the pairs above each cut are called alike; the first cut is above all."""
+        order, last = self._cuts()
+        gain = np.cumsum(counts[order] * (2 * self.gold[order, None] - 1), axis=0)[last]
+        unlike = (counts * (1 - self.gold[:, None])).sum(axis=0)
+        right: Array = np.vstack([np.zeros((1, counts.shape[1])), gain]) + unlike
+        return right
+
+    def _cuts(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Pairs from the highest score down, and where runs of equal scores end."""
+        order = np.argsort(-self.scores, kind="stable")
+        ends = np.flatnonzero(np.append(np.diff(self.scores[order]) != 0, True))
+        return order, ends
+
+
+Items = Pairs | Predictions | Queries | Labelled
 
 
 def _named(metric: str, everything: Any, each: Array, pairs: Pairs) -> dict[str, Any]:
@@ -117,45 +169,3 @@ def _named(metric: str, everything: Any, each: Array, pairs: Pairs) -> dict[str,
 def _joined_blocks(blocks: Iterable[Samples]) -> Samples:
     parts = list(blocks)
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def to_json(items: Items) -> dict[str, Any]:
-    """Return items as plain lists and numbers; scores keep seven digits, more than any rank needs."""
-    if isinstance(items, Pairs):
-        return {
-            "pairs": {
-                name: {"scores": [float(f"{s:.7g}") for s in scores], "gold": gold.tolist()}
-                for name, (scores, gold) in items.subsets.items()
-            }
-        }
-    if isinstance(items, Predictions):
-        return {"gold": _digits(items.gold), "predicted": _digits(items.predicted)}
-    return {"queries": [[float(f"{v:.7g}") for v in row] for row in items.measures]}
-
-
-def from_json(document: dict[str, Any]) -> Items:
-    """Rebuild items from what to_json returned."""
-    try:
-        for key, build in _BUILDERS.items():
-            if key in document:
-                return build(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"the items of a result cannot be read: {error!r}. Evaluate again.") from error
-    raise InputError(f"the items of a result are of no kind known here: {', '.join(document) or 'none'}.")
-
-
-def _digits(classes: npt.NDArray[np.int64]) -> str:
-    return "".join(map(str, classes.tolist()))
-
-
-def _classes(digits: str) -> npt.NDArray[np.int64]:
-    return np.array([int(digit) for digit in digits], dtype=np.int64)
-
-
-_BUILDERS: dict[str, Callable[[dict[str, Any]], Items]] = {
-    "pairs": lambda d: Pairs(
-        {name: (np.array(s["scores"], float), np.array(s["gold"], float)) for name, s in d["pairs"].items()}
-    ),
-    "predicted": lambda d: Predictions(_classes(d["gold"]), _classes(d["predicted"])),
-    "queries": lambda d: Queries(np.array(d["queries"], float)),
-}

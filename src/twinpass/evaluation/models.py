@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from twinpass.errors import ModelError
-from twinpass.evaluation.sts import Encode
+from twinpass.evaluation.features import Encode
 
 
 @dataclass(frozen=True)

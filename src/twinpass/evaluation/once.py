@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from twinpass.errors import ModelError
 from twinpass.evaluation.cache import Cache
+from twinpass.evaluation.features import Encode
 from twinpass.evaluation.models import Model
-from twinpass.evaluation.sts import Encode
 
 Vectors = npt.NDArray[np.float32]
 Advance = Callable[[int], None]

@@ -13,16 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from twinpass.evaluation.correlation import check_finite
+from twinpass.evaluation.features import Encode, text_features
 from twinpass.evaluation.folds import Fold, cross_validation, hold_out
 from twinpass.evaluation.items import Predictions
 from twinpass.evaluation.logistic import Problem, fit, make_problem, predict
 from twinpass.evaluation.protocols import FULL, TransferProtocol
 from twinpass.evaluation.reading import Data, Rows
-from twinpass.evaluation.sts import Encode
 
 Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float32]
 
 
 class TransferScores(NamedTuple):
@@ -37,17 +35,6 @@ class TransferScores(NamedTuple):
 def score_transfer(encode: Encode, data: Data, *, protocol: TransferProtocol = FULL) -> TransferScores:
     """Train and test on one transfer task."""
     return _PROCEDURES[data.task.protocol](encode, data, protocol)
-
-
-def transfer_features(encode: Encode, texts: Sequence[tuple[str, ...]]) -> Floats:
-    """Return the vectors of single texts (n, d), or |u - v| beside u * v for pairs (n, 2d)."""
-    sides = [encode(list(column)) for column in zip(*texts, strict=True)]
-    for side in sides:
-        check_finite(side)
-    if len(sides) == 1:
-        return np.asarray(sides[0], dtype=np.float32)
-    u, v = sides
-    return np.hstack([np.abs(u - v), u * v]).astype(np.float32)
 
 
 def _nested(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferScores:
@@ -107,7 +94,7 @@ def _prepare(
     texts = [row for group in sorted_groups for row in group.texts]
     labels = np.array([target for group in sorted_groups for target in group.targets], dtype=np.int64)
     edges = np.cumsum([len(group.texts) for group in sorted_groups])[:-1]
-    features = torch.from_numpy(transfer_features(encode, texts))
+    features = torch.from_numpy(text_features(encode, texts))
     problem = make_problem(features, torch.from_numpy(labels), data.task.classes)
     return problem, np.split(np.arange(len(labels)), edges)
 

@@ -1,0 +1,75 @@
+"""SentEval's regressor for STS-B and SICK-R: a softmax over the scores 1 to 5, read as an expected value.
+
+It learns from the task's training pairs, so its numbers compare only with papers that used one (Table B.1).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from twinpass.evaluation.correlation import Array, pearson
+
+Floats = npt.NDArray[np.float32]
+
+BINS = 5
+_SEED = 1111
+_BATCH = 64
+_GROUP = 50  # epochs between two looks at dev
+_MOST = 1000  # epochs
+_TENACITY = 3
+
+
+def regress(
+    train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats, *, max_epochs: int = _MOST
+) -> Array:
+    """Fit on train features and scores, stop on dev Pearson, and return the expected score of test rows."""
+    order = np.random.RandomState(_SEED)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        model = torch.nn.Linear(train[0].shape[1], BINS)
+    optimizer = torch.optim.Adam(model.parameters())
+    x, y = torch.from_numpy(train[0]), torch.from_numpy(bin_shares(train[1]))
+    best, best_pearson, misses, epochs = copy.deepcopy(model), -1.0, 0, 0
+    while misses <= _TENACITY and epochs <= max_epochs:
+        for _ in range(_GROUP):
+            _train_epoch(model, optimizer, x, y, torch.from_numpy(order.permutation(len(x))))
+        epochs += _GROUP
+        reached = pearson(_expected(model, dev[0]), dev[1])
+        if reached > best_pearson:
+            best, best_pearson = copy.deepcopy(model), reached
+        else:
+            misses += 1
+    return _expected(best, test)
+
+
+def bin_shares(scores: Array) -> Floats:
+    """Spread each score over the two whole scores next to it (n, 5); below 1 only its share of 1 is left."""
+    whole = np.floor(scores)
+    shares = np.zeros((len(scores), BINS), dtype=np.float32)
+    for bin_score in range(1, BINS + 1):
+        column = shares[:, bin_score - 1]
+        column[:] = np.where(whole == bin_score, whole + 1 - scores, column)
+        column[:] = np.where(whole + 1 == bin_score, scores - whole, column)
+    return shares
+
+
+def _train_epoch(
+    model: torch.nn.Linear, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, order: Tensor
+) -> None:
+    for rows in torch.split(order, _BATCH):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x[rows]).softmax(dim=-1), y[rows])
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+
+@torch.inference_mode()
+def _expected(model: torch.nn.Linear, features: Floats) -> Array:
+    shares = model(torch.from_numpy(features)).softmax(dim=-1).double()
+    expected: Array = (shares @ torch.arange(1, BINS + 1).double()).numpy()
+    return expected

@@ -27,6 +27,23 @@ def test_every_text_keeps_its_ids(window: int, monkeypatch: pytest.MonkeyPatch) 
     assert data.keys[7, 0] == data.keys[7, 1] == text_key("same")
 
 
+def test_only_the_rows_that_few_steps_see_are_tokenised() -> None:
+    rows = make_triplets(50)
+    batches = Batches(50, 4, seed=3, hard_negatives=True)
+    held = batches.visited(3)
+    asked: list[str] = []
+    data = read_data(InMemory(rows), lambda texts: asked.extend(texts) or letters(texts), total=50, held=held)
+    assert (len(data), len(asked)) == (50, 3 * 3 * 4)
+    for _, batch in batches.since(0, until=3):
+        columns, keys = data.columns(batch), data.key_columns(batch)
+        for place, number in enumerate(batch):
+            assert [data.ids(int(column[place])).tolist() for column in columns] == letters(
+                list(rows[number])
+            )
+            assert [int(key[place]) for key in keys] == [text_key(text) for text in rows[number]]
+    assert batches.visited(batches.per_epoch) is None
+
+
 def test_a_text_is_tokenised_once_per_window() -> None:
     asked: list[str] = []
     read_data(InMemory(["a", "b", "a", "a"]), lambda texts: asked.extend(texts) or letters(texts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.training.material import make_sentences, make_triplets, spread
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.equations import uniformity
-from twinpass.errors import ConfigError, InputError, OutputError, TrainingError
+from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError, TrainingError
 from twinpass.files import sha256
 from twinpass.training import loop
 from twinpass.training.events import Evaluated, Started, Stepped
@@ -232,3 +233,17 @@ def test_the_models_own_pooler_is_kept(make_run, tiny, tmp_path) -> None:
     Encoder.load(tiny, pooler="avg").save(tmp_path / "averaging")
     result = train(make_run(model=str(tmp_path / "averaging")), rows=make_sentences(9))
     assert Encoder.load(result.output).pooler == "avg"
+
+
+def test_tensorboard_that_is_not_there_is_missed_before_the_first_step(make_run, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(MissingExtra, match=r"twinpass\[tensorboard\]"):
+        train(make_run(tensorboard=True), rows=make_sentences(9))
+
+
+def test_a_score_that_is_no_number_is_never_the_best(make_run) -> None:
+    scores = iter([0.5, 0.2, math.nan])
+    result = train(make_run(eval_every=2), rows=make_sentences(20), evaluate=lambda _: next(scores))
+    assert result.best_step == 2
+    lines = [json.loads(line) for line in (result.output / "log.jsonl").read_text().splitlines()]
+    assert [line["score"] for line in lines if line["event"] == "evaluated"] == [0.5, 0.2, None]

@@ -67,15 +67,17 @@ class InMemory:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Token ids of every text of every row, in two flat arrays, with a key that tells equal texts."""
+    """Token ids of the texts of the rows that are held, in flat arrays, with a key that tells equal texts."""
 
+    rows: int  # in the corpus
+    held: NDArray[np.int64] | None  # the numbers of the rows held here, rising; None where all are
     tokens: NDArray[np.int32]
-    ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of row r is number r * width + k
-    keys: NDArray[np.uint64]  # (rows, width)
+    ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of held row p is p * width + k
+    keys: NDArray[np.uint64]  # (held rows, width)
     overlap: float | None  # mean lexical overlap of (first, second) columns, where there are two
 
     def __len__(self) -> int:
-        return len(self.keys)
+        return self.rows
 
     @property
     def width(self) -> int:
@@ -89,16 +91,25 @@ class TrainingData:
 
     def columns(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
         """Return the numbers of the rows' texts, column by column."""
-        return [rows * self.width + column for column in range(self.width)]
+        return [self._places(rows) * self.width + column for column in range(self.width)]
+
+    def key_columns(self, rows: NDArray[np.int64]) -> list[NDArray[np.uint64]]:
+        """Return the keys of the rows' texts, column by column."""
+        return list(self.keys[self._places(rows)].T)
+
+    def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        return rows if self.held is None else np.searchsorted(self.held, rows)
 
 
-def read_data(rows: Rows, tokenize: Tokenize) -> TrainingData:
-    """Tokenise every row once, a window at a time, and refuse text that nothing can be learned from."""
+def read_data(
+    rows: Rows, tokenize: Tokenize, *, total: int | None = None, held: NDArray[np.int64] | None = None
+) -> TrainingData:
+    """Tokenise every row once, or of `total` rows only those held; refuse what nothing can be learned from."""
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []
     keys: list[NDArray[np.uint64]] = []
     overlap = lexical_overlap(row.texts for row in islice(rows, OVERLAP_ROWS)) if rows.width > 1 else None
-    for window in _windows(rows):
+    for window in _windows(rows, held):
         texts = list(chain.from_iterable(window))
         ids = _tokenize_distinct(texts, tokenize)
         lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
@@ -108,7 +119,14 @@ def read_data(rows: Rows, tokenize: Tokenize) -> TrainingData:
         raise InputError(f"{rows.source} holds no text to train on.")
     table = np.concatenate(keys).reshape(-1, rows.width)
     _check_learnable(table, rows.source)
-    return TrainingData(np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap)
+    return TrainingData(
+        total or len(table), held, np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap
+    )
+
+
+def count_rows(rows: Rows) -> int:
+    """Return how many rows there are."""
+    return sum(1 for _ in rows)
 
 
 def text_key(text: str) -> int:
@@ -135,6 +153,12 @@ class Batches:
         lonely = rest == 1 and whole > 0 and not self.hard_negatives
         return whole + (rest > 0 and not lonely)
 
+    def visited(self, steps: int) -> NDArray[np.int64] | None:
+        """Return the rows that a run of so many steps sees, or None if it sees them all."""
+        if steps >= self.per_epoch:
+            return None
+        return np.sort(np.concatenate([rows for _, rows in self.since(0, until=steps)]))
+
     def since(self, step: int, *, until: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Yield (step, rows) from a step on, drawing each epoch's order once."""
         while step < until:
@@ -153,10 +177,21 @@ def find_rows(rows: Rows, wanted: Iterable[int], *, most: int = 5) -> list[str]:
     return [f"{row.where}: {' | '.join(row.texts)[:200]}" for _, row in islice(found, len(numbers))]
 
 
-def _windows(rows: Rows) -> Iterator[list[tuple[str, ...]]]:
-    stream = iter(rows)
+def _windows(rows: Rows, held: NDArray[np.int64] | None) -> Iterator[list[tuple[str, ...]]]:
+    stream = iter(rows) if held is None else _only(rows, iter(held.tolist()))
     while window := [row.texts for row in islice(stream, WINDOW)]:
         yield window
+
+
+def _only(rows: Rows, held: Iterator[int]) -> Iterator[Row]:
+    """Yield the rows whose numbers are held, reading no further than the last of them."""
+    wanted = next(held, None)
+    for number, row in enumerate(rows):
+        if wanted is None:
+            return
+        if number == wanted:
+            yield row
+            wanted = next(held, None)
 
 
 def _tokenize_distinct(texts: Sequence[str], tokenize: Tokenize) -> list[list[int]]:

@@ -109,7 +109,7 @@ def compute_gradient(parts: Parts, step: int, rows: Numbers) -> Outcome:
     encoded = encode(chunks, ids, dimensions=width, autocast=accelerator.autocast)
     vectors = processes.gather(encoded.vectors.view(len(passes), len(own), width), len(rows))
 
-    keys = parts.view.passes(list(parts.data.keys[rows].T))
+    keys = parts.view.passes(parts.data.key_columns(rows))
     mask = None if run.keep_duplicates else false_negatives(keys)
     masked = 0 if mask is None else int(mask.sum())
     hidden = torch.from_numpy(mask).to(vectors.device) if masked else None

@@ -20,7 +20,7 @@ from twinpass.text.corpus import open_corpus
 from twinpass.text.views import VIEWS, View, choose_view, shared_dropout
 from twinpass.training import checkpoint
 from twinpass.training.chunked import RandomState
-from twinpass.training.data import Batches, InMemory, Rows, TrainingData, read_data
+from twinpass.training.data import Batches, InMemory, Rows, TrainingData, count_rows, read_data
 from twinpass.training.journal import FILE as LOG
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.models import load_encoders, load_mlm, make_optimizer, name_parameters, token_limit
@@ -71,13 +71,11 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
     run = run.replace(pooler=encoders[0].pooler)
     if folder is not None:
         checkpoint.check_same_run(folder, run)
-    data = read_data(
-        text, lambda texts: encoders[0].tokenize(texts, max_tokens=token_limit(run, encoders[0]))
-    )
+    data = _read_data(run, text, encoders[0])
     mlm = load_mlm(run, encoders[0], resumed=folder is not None)
     names = name_parameters(encoders, mlm)
     checkpoint.check_room(output, sum(parameter.numel() for parameter in names))
-    batches = Batches(len(data), run.batch_size, run.seed, hard_negatives=run.view == "triplets")
+    batches = _batches(run, len(data))
     parts = Parts(
         run=run,
         output=output,
@@ -138,6 +136,18 @@ def _open_rows(run: Run, rows: Given | None) -> Rows:
     if not run.data:
         raise ConfigError("a run needs training text. Name a file, or use the built-in corpus 'docs:'.")
     return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows)
+
+
+def _read_data(run: Run, text: Rows, encoder: Encoder) -> TrainingData:
+    """Tokenise ahead: every row, or, where few steps are asked for, only the rows that they will see."""
+    limit = token_limit(run, encoder)
+    total = count_rows(text) if run.steps is not None else None
+    held = _batches(run, total).visited(run.steps) if run.steps is not None and total else None
+    return read_data(text, lambda texts: encoder.tokenize(texts, max_tokens=limit), total=total, held=held)
+
+
+def _batches(run: Run, rows: int) -> Batches:
+    return Batches(rows, run.batch_size, run.seed, hard_negatives=run.view == "triplets")
 
 
 def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:

@@ -130,23 +130,7 @@ def test_encoding_leaves_the_model_as_it_was(encoder: Encoder) -> None:
     encoder.encode(SENTENCES * 40)
     assert encoder.model.training
     assert torch.equal(state, torch.get_rng_state())
-    assert all("forward" not in vars(module) for module in encoder.model.modules())
     encoder.model.eval()
-
-
-def test_packed_weights_give_the_same_vectors_and_follow_updates(checkpoints, monkeypatch) -> None:
-    encoder = Encoder.load(checkpoints("bert"), pooler="avg")
-    monkeypatch.setattr(type(encoder.runtime), "worth_packing", 10**9)
-    plain = encoder.encode(SENTENCES)
-    monkeypatch.setattr(type(encoder.runtime), "worth_packing", 0)
-    np.testing.assert_allclose(encoder.encode(SENTENCES), plain, atol=1e-5)
-    with torch.no_grad():
-        for parameter in encoder.model.parameters():
-            parameter.add_(0.01)
-    changed = encoder.encode(SENTENCES)
-    monkeypatch.setattr(type(encoder.runtime), "worth_packing", 10**9)
-    assert np.abs(changed - plain).max() > 1e-3
-    np.testing.assert_allclose(encoder.encode(SENTENCES), changed, atol=1e-5)
 
 
 def test_devices_and_precisions_are_checked(checkpoints) -> None:

@@ -18,7 +18,7 @@ from twinpass.cli.failures import exit_codes, remember_debug
 
 # A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb.
 VERBS = {
-    "demo": "Train on this machine's documentation and search it, before and after.",
+    "demo": "Train on this machine's documentation and search it.",
     "encode": "Turn sentences into vectors, in a file.",
     "similarity": "Compare sentences by the cosine of their vectors.",
     "train": "Train a sentence encoder with SimCSE.",

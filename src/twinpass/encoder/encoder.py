@@ -203,7 +203,7 @@ class Encoder:
         self.truncated += truncated
         batches = cut(np.fromiter(map(len, ids), np.int64, len(ids)), token_budget=TOKEN_BUDGET)
         vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
-        with self.runtime.session(batches=len(batches)) as forward:
+        with self.runtime.session() as forward:
             for batch in batches:
                 vectors[batch] = forward(self.pad([ids[place] for place in batch])).cpu().numpy()
                 bar.advance(len(batch))

@@ -33,7 +33,7 @@ class OnnxRuntime:
         self._loaded: tuple[str, Any] | None = None
 
     @contextlib.contextmanager
-    def session(self, *, batches: int) -> Iterator[Forward]:
+    def session(self) -> Iterator[Forward]:
         """Yield the forward pass of the model as its weights are now."""
         fingerprint = self.encoder.fingerprint
         if self._loaded is None or self._loaded[0] != fingerprint:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,28 +23,23 @@ Forward = Callable[[Mapping[str, Tensor]], Tensor]  # the model's inputs -> vect
 class Runtime(Protocol):
     """A way to run the model many times over weights that stay as they are meanwhile."""
 
-    def session(self, *, batches: int) -> contextlib.AbstractContextManager[Forward]:
-        """Prepare for this many batches and yield the forward pass."""
+    def session(self) -> contextlib.AbstractContextManager[Forward]:
+        """Yield the forward pass of the model as its weights are now."""
         ...
 
 
 class TorchRuntime:
-    """Plain torch; on a CPU the weights are laid out once for the whole session."""
-
-    # Laying the weights out costs about as much as this many batches gain.
-    worth_packing = 4
+    """Plain torch."""
 
     def __init__(self, model: SentenceModel, *, device: torch.device, precision: str) -> None:
         self.model, self.device, self.precision = model, device, precision
 
     @contextlib.contextmanager
-    def session(self, *, batches: int) -> Iterator[Forward]:
+    def session(self) -> Iterator[Forward]:
         """Run in evaluation mode without gradients, and leave the model as it was."""
-        packed = self.device.type == "cpu" and self.precision == "fp32" and batches >= self.worth_packing
         dtype = PRECISIONS[self.precision]
         reduced = torch.autocast(self.device.type, dtype=dtype, enabled=dtype != torch.float32)
-        layout = packed_linears(self.model) if packed else contextlib.nullcontext()
-        with evaluating(self.model), torch.inference_mode(), reduced, layout:
+        with evaluating(self.model), torch.inference_mode(), reduced:
             yield lambda features: self.model(features).float()
 
 
@@ -57,36 +52,6 @@ def evaluating(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         model.train(before)
-
-
-@contextlib.contextmanager
-def packed_linears(model: nn.Module) -> Iterator[None]:
-    """Let every linear layer use weights packed for oneDNN, where this torch has them."""
-    layers: list[Any] = [layer for layer in model.modules() if type(layer) is nn.Linear] if can_pack() else []
-    for layer in layers:
-        # An attribute of the instance hides the class's method until it is deleted again.
-        layer.forward = _packed_forward(layer)
-    try:
-        yield
-    finally:
-        for layer in layers:
-            del layer.forward
-
-
-def can_pack() -> bool:
-    """Tell whether this torch offers linear layers with packed weights."""
-    return torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def _packed_forward(layer: nn.Linear) -> Callable[[Tensor], Tensor]:
-    weight = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach())
-    bias = None if layer.bias is None else layer.bias.detach()
-
-    def forward(states: Tensor) -> Tensor:
-        result: Tensor = torch.ops.mkldnn._linear_pointwise(states, weight, bias, "none", [], "")
-        return result
-
-    return forward
 
 
 def choose_device(name: str) -> torch.device:

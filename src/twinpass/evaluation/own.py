@@ -1,0 +1,180 @@
+"""People's own data as tasks: `scored:FILE`, `labelled:FILE`, `retrieval:FILE`, and the built-in `docs-pairs:`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twinpass.errors import InputError
+from twinpass.evaluation.correlation import cosine_scores
+from twinpass.evaluation.features import Encode
+from twinpass.evaluation.items import Items, Labelled, Pairs, Queries
+from twinpass.evaluation.jobs import Job, Settings, make_scores, resample
+from twinpass.evaluation.results import TaskResult
+from twinpass.evaluation.retrieval import query_values
+from twinpass.text.corpus import Corpus, open_corpus
+from twinpass.text.docstrings import docs_pairs, held_out
+
+MOST_DOCS = 1000  # held-out pairs of the built-in corpus, as in training's dev set
+Pair = tuple[str, str]
+
+
+def own_job(
+    source: str, settings: Settings, *, columns: Sequence[str] | None = None, score: str | None = None
+) -> Job:
+    """Open `KIND:PLACE`; columns and score choose a file's columns where their names do not say."""
+    kind, _, place = source.partition(":")
+    if kind == "docs-pairs":
+        packages = [name for name in place.split(",") if name]
+        pairs = [pair for pair in docs_pairs(packages) if held_out(pair)][:MOST_DOCS]
+        return _retrieval_job(source, _pooled(pairs), settings, files={source: None})
+    if kind == "retrieval" and Path(place).is_dir():
+        return _retrieval_job(source, read_folder(Path(place)), settings, files={place: None})
+    corpus = open_corpus(place, columns=columns, score=score)
+    if corpus.width != 2:
+        raise InputError(
+            f"{place}: {kind} pairs want two text columns, got {corpus.width}. Choose with --columns."
+        )
+    files = {place: corpus.fingerprint()}
+    if kind == "retrieval":
+        pairs = [(row.texts[0], row.texts[1]) for row in corpus]
+        return _retrieval_job(source, _pooled(pairs), settings, files=files)
+    return _scored_job(source, corpus, settings, kind=kind, files=files)
+
+
+def _scored_job(
+    source: str, corpus: Corpus, settings: Settings, *, kind: str, files: Mapping[str, str | None]
+) -> Job:
+    if not corpus.scored:
+        raise InputError(f"{corpus.source}: {kind} pairs want a column of scores. Choose it with --score.")
+    rows = list(corpus)
+    gold = np.array([row.score for row in rows], dtype=np.float64)
+    if kind == "labelled":
+        for row in rows:
+            if row.score not in (0, 1):
+                raise InputError(f"{row.where}: a label of 0 or 1 is wanted, got {row.score:g}.")
+
+    def score(encode: Encode) -> Items:
+        first, second = (encode([row.texts[side] for row in rows]) for side in (0, 1))
+        scores = cosine_scores(first, second)
+        return (
+            Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
+        )
+
+    texts = [text for row in rows for text in row.texts]
+    return Job(source, texts, _run(source, kind, score, len(rows), settings, files))
+
+
+class Question(NamedTuple):
+    """Queries, documents, and for each query the rows of its relevant documents."""
+
+    queries: list[str]
+    documents: list[str]
+    relevant: list[list[int]]
+
+
+def _retrieval_job(
+    source: str, question: Question, settings: Settings, *, files: Mapping[str, str | None]
+) -> Job:
+    queries, documents, relevant = question
+
+    def score(encode: Encode) -> Items:
+        return Queries(query_values(encode(queries), encode(documents), relevant))
+
+    run = _run(source, "retrieval", score, len(queries), settings, files)
+    return Job(source, [*queries, *documents], run)
+
+
+def _run(
+    source: str,
+    kind: str,
+    score: Callable[[Encode], Items],
+    n: int,
+    settings: Settings,
+    files: Mapping[str, str | None],
+) -> Callable[[Encode], TaskResult]:
+    def run(encode: Encode) -> TaskResult:
+        items = score(encode)
+        samples = resample({"items": items}, source, settings)
+        over = "queries" if kind == "retrieval" else "all"
+        scores = make_scores(items, samples["items"], protocol=kind, over=over, n=n)
+        # One set of pairs: its mean over subsets is itself, and says nothing.
+        scores = [s for s in scores if s.over not in ("mean", "wmean")]
+        scores.sort(key=lambda s: s.metric != items.headline.split()[-1])
+        notes = []
+        if isinstance(items, Labelled):
+            notes.append(f"best threshold, chosen on these pairs: cosine >= {items.threshold():.4f}")
+        return TaskResult(
+            task=source,
+            kind=kind,
+            split="all",
+            scores=scores,
+            items={"items": items},
+            samples=samples,
+            files=files,
+            notes=notes,
+        )
+
+    return run
+
+
+def _pooled(pairs: Sequence[Pair]) -> Question:
+    """All distinct second texts are the documents; a query that comes twice has two relevant ones."""
+    documents = {text: row for row, text in enumerate(dict.fromkeys(text for _, text in pairs))}
+    relevant: dict[str, list[int]] = {}
+    for query, document in pairs:
+        relevant.setdefault(query, []).append(documents[document])
+    return Question(list(relevant), list(documents), list(relevant.values()))
+
+
+def read_folder(folder: Path) -> Question:
+    """Read queries.jsonl and corpus.jsonl (_id, text, perhaps title) and qrels/test.tsv (query, document, score)."""
+    documents = {entry["_id"]: _titled(entry) for entry in _entries(folder / "corpus.jsonl")}
+    queries = {entry["_id"]: str(entry["text"]) for entry in _entries(folder / "queries.jsonl")}
+    rows = {name: row for row, name in enumerate(documents)}
+    relevant: dict[str, list[int]] = {}
+    for place, fields in _judgements(folder / "qrels" / "test.tsv"):
+        query, document, score = fields
+        if query not in queries or document not in rows:
+            raise InputError(f"{place}: no query {query!r} or no document {document!r} in {folder}.")
+        if float(score) > 0:
+            relevant.setdefault(query, []).append(rows[document])
+    return Question([queries[name] for name in relevant], list(documents.values()), list(relevant.values()))
+
+
+def _titled(entry: Mapping[str, Any]) -> str:
+    return f"{entry.get('title') or ''} {entry['text']}".strip()
+
+
+def _entries(path: Path) -> Iterator[dict[str, Any]]:
+    for number, line in _numbered(path):
+        try:
+            entry = json.loads(line)
+            entry["_id"], entry["text"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(f"{path}:{number}: a JSON object with _id and text is wanted.") from None
+        yield entry
+
+
+def _judgements(path: Path) -> Iterator[tuple[str, list[str]]]:
+    for number, line in _numbered(path):
+        fields = line.rstrip("\n").split("\t")
+        if number == 1 and fields[-1].strip() == "score":
+            continue
+        if len(fields) != 3 or not fields[2].strip().lstrip("-").isdigit():
+            raise InputError(
+                f"{path}:{number}: query, document and a whole number, parted by tabs, are wanted."
+            )
+        yield f"{path}:{number}", fields
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, str]]:
+    try:
+        with path.open(encoding="utf-8") as stream:
+            yield from enumerate(stream, start=1)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}.") from error

@@ -108,6 +108,7 @@ IMPOSSIBLE = [
     ({"batch_size": 0}, "1 or more"),
     ({"view": "dropout", "batch_size": 1}, "2 or more"),
     ({"steps": 0}, "1 or more"),
+    ({"seed": 2**31}, "below"),
     ({"max_tokens": 2}, "3 or more"),
     ({"warmup": 1.5}, "share of the steps"),
     ({"learning_rate": -1.0}, "above 0"),

@@ -203,6 +203,7 @@ def _check_values(run: Run) -> None:
     _require(
         run.max_tokens >= 3, f"max_tokens must leave room for a word, so 3 or more; got {run.max_tokens}."
     )
+    _require(run.seed < 2**31, f"seed must be below 2^31; got {run.seed}.")
     _require(
         run.batch_size >= 2 or run.view in ("auto", "triplets"),
         "batch_size must be 2 or more: the other rows of a batch are a row's negatives.",

@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from tests.training.material import make_sentences, make_triplets, spread, train_until_killed
 
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
 from twinpass.training import checkpoint
 from twinpass.training.events import Saved, Stepped
+from twinpass.training.generators import restore_states, take_states
 from twinpass.training.loop import train
 
 KILLS = [("Stepped", 0), ("Evaluated", 1), ("half-written", 1), ("Saved", 1), ("Stepped", 0)]
@@ -158,11 +160,24 @@ def test_a_folder_that_cannot_be_written_to_is_found_before_the_first_step(make_
         train(make_run(output="/proc/out"), rows=make_sentences(20))
 
 
-def test_generators_come_back() -> None:
-    states = json.loads(json.dumps(checkpoint.generators()))
-    drawn = (random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn())
-    checkpoint.restore_generators(states)
-    assert (random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn()) == drawn
+def test_generators_come_back(tmp_path) -> None:
+    def draw() -> tuple[float, ...]:
+        return random.random(), random.gauss(0, 1), np.random.rand(), np.random.randn(), torch.rand(()).item()
+
+    random.gauss(0, 1), np.random.randn()  # each leaves a second number waiting
+    device = torch.device("cpu")
+    save_file(checkpoint.random_tensors([{}, take_states(device)]), tmp_path / "states.safetensors")
+    drawn = draw()
+    restore_states(checkpoint.random_states(load_file(tmp_path / "states.safetensors"), 1), device)
+    assert draw() == drawn
+
+
+def test_a_run_that_stopped_early_stays_stopped(make_run) -> None:
+    scores = iter([0.0, 0.9, 0.8])
+    run = make_run(steps=9, eval_every=1, patience=1)
+    first = train(run, rows=make_sentences(20), evaluate=lambda _: next(scores))
+    again = train(run, rows=make_sentences(20), evaluate=lambda _: next(scores), resume=True)
+    assert (first.steps, first.reason) == (again.steps, again.reason) == (2, "early stop")
 
 
 def test_scores_survive_a_resume(make_run) -> None:

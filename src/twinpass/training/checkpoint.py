@@ -5,8 +5,8 @@
     OUTPUT/checkpoints/
       step-00000250/     the newest state: a model any verb can load, and beside it
         run.json           the run
-        progress.json      how far it is: step, scores, length of the log, generators of python and numpy
-        trainer.safetensors  the optimizer's moments, further weights, torch's generators
+        progress.json      how far it is: step, scores, length of the log
+        trainer.safetensors  the optimizer's moments, further weights, the random generators
       best-00000250/     the model that scored best on dev, with run.json
 
 Each folder gets its name only when all of it is on the disk; older ones go once the newer one stands.
@@ -14,14 +14,14 @@ Each folder gets its name only when all of it is on the disk; older ones go once
 
 from __future__ import annotations
 
+import contextlib
 import json
-import random
 import shutil
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -34,6 +34,8 @@ from twinpass.training.events import Scores
 
 FOLDER = "checkpoints"
 SECOND = "second"  # where the other encoder of a dual encoder lies
+# Settings a resumed run may change: where things lie and how often they are saved.
+MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "model"}
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Progress:
     loss: float | None = None
     data_fingerprint: str = ""
     scaler: dict[str, Any] = field(default_factory=dict)
-    generators: list[dict[str, Any]] = field(default_factory=list)  # python's and numpy's, one per process
+    processes: int = 1
 
 
 def step_folder(output: Path, step: int) -> Path:
@@ -76,22 +78,18 @@ def write_checkpoint(
 ) -> Path:
     """Write a checkpoint, then remove those it replaces; if writing fails, the previous one is untouched."""
     target = step_folder(output, progress.step)
-    try:
-        with writing_folder(target) as aside:
-            write_model(aside, run, encoders)
-            save_file(
-                {name: tensor.contiguous() for name, tensor in tensors.items()}, aside / "trainer.safetensors"
-            )
-            write_json(aside / "progress.json", asdict(progress))
-    except OutputError as error:
-        raise OutputError(f"{error} {_what_is_left(output)}") from error
+    with _saying_what_is_left(output), writing_folder(target) as aside:
+        write_model(aside, run, encoders)
+        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        save_file(whole, aside / "trainer.safetensors")
+        write_json(aside / "progress.json", asdict(progress))
     _remove_replaced(output, progress)
     return target
 
 
 def write_best(output: Path, run: Run, step: int, encoders: list[Encoder]) -> None:
     """Keep the present model as the best so far."""
-    with writing_folder(best_folder(output, step)) as aside:
+    with _saying_what_is_left(output), writing_folder(best_folder(output, step)) as aside:
         write_model(aside, run, encoders)
 
 
@@ -125,10 +123,6 @@ def check_same_run(folder: Path, run: Run) -> None:
             f"the run in {folder} was made with other settings ({details}). Resume with the same ones, or start "
             "anew in another folder."
         )
-
-
-# Where things lie and how often they are saved does not change what is computed.
-MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "model"}
 
 
 def clean(output: Path) -> None:
@@ -169,22 +163,15 @@ def restore_optimizer(
                 optimizer.state[parameter][key] = stored if key == "step" else stored.to(parameter.device)
 
 
-def generators() -> dict[str, Any]:
-    """Return the states of python's and numpy's generators as plain numbers."""
-    kind, words, gauss = random.getstate()
-    name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
-    return {
-        "python": [kind, list(words), gauss],
-        "numpy": [name, np.asarray(keys).tolist(), int(place), int(has_gauss), float(cached)],
-    }
+def random_tensors(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return every process's generators under the names they have in a checkpoint."""
+    return {f"random.{rank}.{name}": state for rank, own in enumerate(states) for name, state in own.items()}
 
 
-def restore_generators(states: dict[str, Any]) -> None:
-    """Bring python's and numpy's generators back."""
-    kind, words, gauss = states["python"]
-    random.setstate((kind, tuple(words), gauss))
-    name, keys, place, has_gauss, cached = states["numpy"]
-    np.random.set_state((name, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
+def random_states(tensors: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]:
+    """Return one process's generators from a checkpoint."""
+    start = f"random.{rank}."
+    return {name[len(start) :]: state for name, state in tensors.items() if name.startswith(start)}
 
 
 def _remove_replaced(output: Path, progress: Progress) -> None:
@@ -196,6 +183,14 @@ def _remove_replaced(output: Path, progress: Progress) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _what_is_left(output: Path) -> str:
-    left = newest(output)
-    return f"The checkpoint {left} is whole; resume from it." if left else "There was no earlier checkpoint."
+@contextlib.contextmanager
+def _saying_what_is_left(output: Path) -> Iterator[None]:
+    """Add to a failure to write which checkpoint there is to go on from."""
+    try:
+        yield
+    except OutputError as error:
+        left = newest(output)
+        advice = (
+            f"The checkpoint {left} is whole; resume from it." if left else "There was no earlier checkpoint."
+        )
+        raise OutputError(f"{error} {advice}") from error

@@ -9,7 +9,7 @@ same dropout masks, to carry it on. That bounds memory by one chunk and costs on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.batch import cut
+from twinpass.training.generators import TorchState
 
 TOKEN_BUDGET = 4_096  # padded tokens in one chunk where memory is not bounded by the user
 CHUNK_COST = 128.0  # what one more chunk costs in tokens: the fixed work of a forward and a backward pass
@@ -67,7 +68,7 @@ def encode_cached(
     masks, parts = [], []
     with torch.no_grad():
         for chunk in chunks:
-            masks.append(RandomState.now(chunk.encoder.device))
+            masks.append(TorchState.now(chunk.encoder.device))
             parts.append(_encode(chunk, ids, autocast))
     vectors = _in_order(parts, chunks, dimensions).requires_grad_()
 
@@ -75,43 +76,14 @@ def encode_cached(
         gradient = vectors.grad
         if gradient is None:
             return
-        with keeping_random_state(vectors.device):
-            for chunk, mask in zip(chunks, masks, strict=True):
-                mask.restore()
-                again = _encode(chunk, ids, autocast)
-                torch.autograd.backward(again, gradient[torch.from_numpy(chunk.places)])
+        after = TorchState.now(vectors.device)
+        for chunk, mask in zip(chunks, masks, strict=True):
+            mask.restore()
+            again = _encode(chunk, ids, autocast)
+            torch.autograd.backward(again, gradient[torch.from_numpy(chunk.places)])
+        after.restore()
 
     return Encoded(vectors, replay)
-
-
-class RandomState(NamedTuple):
-    """The state of the generators that dropout draws from."""
-
-    cpu: Tensor
-    gpu: Tensor | None
-    device: torch.device
-
-    @classmethod
-    def now(cls, device: torch.device) -> RandomState:
-        """Take the present state."""
-        gpu = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
-        return cls(torch.get_rng_state(), gpu, device)
-
-    def restore(self) -> None:
-        """Bring the state back."""
-        torch.set_rng_state(self.cpu)
-        if self.gpu is not None:
-            torch.cuda.set_rng_state(self.gpu, self.device)
-
-
-@contextlib.contextmanager
-def keeping_random_state(device: torch.device) -> Iterator[None]:
-    """Leave the generators as they were, whatever is drawn inside."""
-    before = RandomState.now(device)
-    try:
-        yield
-    finally:
-        before.restore()
 
 
 def _encode(chunk: Chunk, ids: Ids, autocast: Autocast) -> Tensor:

@@ -47,7 +47,9 @@ class InMemory:
     ) -> None:
         self.source = source
         self.rows = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
-        self.width = len(self.rows[0]) if self.rows else 0
+        if not self.rows:
+            raise InputError(f"{source} hold no text to train on.")
+        self.width = len(self.rows[0])
         for place, row in enumerate(self.rows):
             if len(row) != self.width:
                 raise InputError(
@@ -115,8 +117,6 @@ def read_data(
         lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
         tokens.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
         keys.append(np.fromiter(map(text_key, texts), np.uint64, len(texts)))
-    if not keys:
-        raise InputError(f"{rows.source} holds no text to train on.")
     table = np.concatenate(keys).reshape(-1, rows.width)
     _check_learnable(table, rows.source)
     return TrainingData(

@@ -72,6 +72,8 @@ def _run_steps(parts: Parts, watch: Watch, interrupted: Callable[[], bool]) -> s
     if progress.step == 0:
         watch.evaluate()
     for step, rows in parts.batches.since(progress.step, until=parts.steps):
+        if run.patience is not None and progress.evaluations_without_gain >= run.patience:
+            return "early stop"
         set_learning_rate(parts.optimizer, run, step, parts.steps)
         outcome = compute_gradient(parts, step, rows)
         optimizer.step()
@@ -87,8 +89,6 @@ def _run_steps(parts: Parts, watch: Watch, interrupted: Callable[[], bool]) -> s
             watch.save()
         if stop and progress.step < parts.steps:
             return "interrupted"
-        if run.patience is not None and progress.evaluations_without_gain >= run.patience:
-            return "early stop"
     return "finished"
 
 

@@ -69,7 +69,13 @@ class MaskedLanguageModel(nn.Module):
 
     @classmethod
     def load(
-        cls, encoder: Encoder, *, rate: float, seed: int, trust_remote_code: bool = False
+        cls,
+        encoder: Encoder,
+        *,
+        rate: float,
+        seed: int,
+        trust_pickle: bool = False,
+        trust_remote_code: bool = False,
     ) -> MaskedLanguageModel:
         """Take the checkpoint's own head, or a fresh one from a seed (with a warning) where it has none."""
         from transformers import AutoModelForMaskedLM
@@ -80,6 +86,7 @@ class MaskedLanguageModel(nn.Module):
             head, report = AutoModelForMaskedLM.from_pretrained(
                 folder,
                 dtype=torch.float32,
+                use_safetensors=None if trust_pickle else True,
                 local_files_only=True,
                 trust_remote_code=trust_remote_code,
                 output_loading_info=True,

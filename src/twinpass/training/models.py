@@ -46,7 +46,11 @@ def load_mlm(run: Run, encoder: Encoder, *, resumed: bool) -> MaskedLanguageMode
     if resumed:
         return MaskedLanguageModel.empty(encoder, rate=run.mlm_rate)
     return MaskedLanguageModel.load(
-        encoder, rate=run.mlm_rate, seed=run.seed, trust_remote_code=run.trust_remote_code
+        encoder,
+        rate=run.mlm_rate,
+        seed=run.seed,
+        trust_pickle=run.trust_pickle,
+        trust_remote_code=run.trust_remote_code,
     )
 
 

@@ -19,8 +19,8 @@ from twinpass.files import check_writable, explaining
 from twinpass.text.corpus import open_corpus
 from twinpass.text.views import VIEWS, View, choose_view, shared_dropout
 from twinpass.training import checkpoint
-from twinpass.training.chunked import RandomState
 from twinpass.training.data import Batches, InMemory, Rows, TrainingData, count_rows, read_data
+from twinpass.training.generators import restore_states
 from twinpass.training.journal import FILE as LOG
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.models import load_encoders, load_mlm, make_optimizer, name_parameters, token_limit
@@ -180,9 +180,9 @@ def _begin(parts: Parts, folder: Path | None) -> None:
         raise ConfigError(
             f"{parts.rows.source} is not the text that {folder} was trained on. Resume with the same text."
         )
-    if len(progress.generators) != parts.processes.count:
+    if progress.processes != parts.processes.count:
         raise ConfigError(
-            f"{folder} was made by {len(progress.generators)} process(es), and there are {parts.processes.count} "
+            f"{folder} was made by {progress.processes} process(es), and there are {parts.processes.count} "
             "now. Resume with as many."
         )
     parts.progress = progress
@@ -191,8 +191,6 @@ def _begin(parts: Parts, folder: Path | None) -> None:
             if name.startswith("mlm."):
                 parameter.copy_(tensors[name])
     checkpoint.restore_optimizer(parts.optimizer, parts.names, tensors)
-    rank, device = parts.processes.rank, parts.encoder.device
-    checkpoint.restore_generators(progress.generators[rank])
-    RandomState(tensors[f"random.cpu.{rank}"], tensors.get(f"random.gpu.{rank}"), device).restore()
+    restore_states(checkpoint.random_states(tensors, parts.processes.rank), parts.encoder.device)
     if progress.scaler and parts.accelerator.scaler is not None:
         parts.accelerator.scaler.load_state_dict(progress.scaler)

@@ -15,8 +15,8 @@ from twinpass.errors import ConfigError
 from twinpass.files import writing
 from twinpass.training import checkpoint
 from twinpass.training.card import write_card
-from twinpass.training.chunked import RandomState, keeping_random_state
 from twinpass.training.events import Evaluated, Event, OnEvent, Result, Saved, Scores, Stopped
+from twinpass.training.generators import keeping_states, take_states
 from twinpass.training.journal import Journal
 from twinpass.training.setup import Parts
 
@@ -97,11 +97,11 @@ class Watch:
         progress.seconds += time.monotonic() - self.started
         self.started = time.monotonic()
         progress.log_length = self.journal.length() if self.journal else 0
-        progress.generators = parts.processes.everyones(checkpoint.generators())
+        progress.processes = parts.processes.count
         progress.scaler = parts.accelerator.scaler.state_dict() if parts.accelerator.scaler else {}
-        random = parts.processes.everyones(RandomState.now(parts.encoder.device))
+        random = parts.processes.everyones(take_states(parts.encoder.device))
         if parts.processes.is_main:
-            tensors = self._tensors() | _random_tensors(random)
+            tensors = self._tensors() | checkpoint.random_tensors(random)
             folder = checkpoint.write_checkpoint(parts.output, parts.run, progress, parts.encoders, tensors)
             self.tell(Saved(step=progress.step, folder=str(folder)))
         parts.processes.wait()
@@ -159,10 +159,8 @@ class Watch:
         """Ask the evaluator, and let nothing it draws at random touch the training."""
         if self.evaluator is None:
             return {}
-        random = checkpoint.generators()
-        with keeping_random_state(self.parts.encoder.device):
+        with keeping_states(self.parts.encoder.device):
             found: Any = self.evaluator(self.parts.encoder.encode)
-        checkpoint.restore_generators(random)
         scores = (
             {name: float(value) for name, value in found.items()}
             if isinstance(found, dict)
@@ -182,8 +180,3 @@ class Watch:
             name: parameter.detach() for parameter, name in parts.names.items() if name.startswith("mlm.")
         }
         return tensors | head
-
-
-def _random_tensors(states: Sequence[RandomState]) -> dict[str, Any]:
-    tensors = {f"random.cpu.{rank}": state.cpu for rank, state in enumerate(states)}
-    return tensors | {f"random.gpu.{r}": state.gpu for r, state in enumerate(states) if state.gpu is not None}

@@ -1,0 +1,137 @@
+"""`twinpass train` as a user meets it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.tiny import WORDS
+
+from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
+from twinpass.config import Run
+from twinpass.encoder.encoder import Encoder
+
+QUICK = ("--steps", 4, "--batch-size", 4, "--eval-every", 2, "--device", "cpu")
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.txt"
+    path.write_text("".join(f"{a} {b} {c}\n" for a, b, c in zip(WORDS, WORDS[3:], WORDS[7:], strict=False)))
+    return path
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    path = tmp_path / "dev.csv"
+    rows = [f"{WORDS[i]} {WORDS[i + 1]},{WORDS[i + i % 5]} {WORDS[i + 1]},{5 - i % 5}" for i in range(40)]
+    path.write_text("sentence1,sentence2,score\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_every_field_of_a_run_is_a_flag() -> None:
+    flags = {field.name for field in dataclasses.fields(RunOptions)}
+    assert flags | NAMED_OTHERWISE == {field.name for field in dataclasses.fields(Run)}
+
+
+def test_one_column_trains_unsupervised_and_says_why(run, model, texts, dev, tmp_path) -> None:
+    out = tmp_path / "out"
+    done = run("train", texts, "-m", model, "-o", out, "--dev", dev, *QUICK)
+    assert done.code == 0, done.err
+    assert "unsupervised SimCSE" in done.err
+    assert "has one text column" in done.err
+    assert "dev at step 0" in done.err
+    assert "before" in done.out and "best" in done.out and "uniformity" in done.out
+    assert "Spearman" in done.out
+    assert Encoder.load(out, device="cpu").encode("a dog").shape == (32,)
+    assert "Spearman" in (out / "README.md").read_text()
+    assert Run.read(out / "run.json").steps == 4
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    assert sum("loss" in line and "learning_rate" in line for line in lines) == 4
+
+
+def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:
+    done = run(
+        "train", texts, "-m", model, "-o", tmp_path / "out", "--dev", dev, "--json", "--seed", 3, *QUICK
+    )
+    document = json.loads(done.out)
+    assert document["options"]["run"]["seed"] == 3
+    assert document["result"]["steps"] == 4
+    assert set(document["result"]["last"]) >= {"score", "alignment", "uniformity"}
+
+
+def test_presets_flags_and_mistakes(run, model, texts, tmp_path) -> None:
+    out = tmp_path / "out"
+    done = run("train", texts, "-m", model, "-o", out, "--preset", "unsup-bert-bas")
+    assert done.code == 2 and "Did you mean 'unsup-bert-base'" in done.err
+    done = run("train", texts, "-m", model, "-o", out, "--preset", "sup-base", *QUICK)
+    assert done.code == 2 and "triplets" in done.err
+    done = run("train", texts, "-m", model, "-o", out, "--temperature", 0)
+    assert done.code == 2 and "temperature must be above 0" in done.err
+    assert not (out / "model.safetensors").exists()
+    done = run("train", texts, "-m", model, "-o", out, "--preset", "unsup-bert-base", "--lr", "1e-4", *QUICK)
+    assert done.code == 0 and Run.read(out / "run.json").learning_rate == 1e-4
+    done = run("train", texts, "-m", model, "-o", out, *QUICK)
+    assert done.code == 2 and "already holds a model" in done.err
+
+
+def test_a_dev_set_needs_two_columns(run, model, texts, tmp_path) -> None:
+    done = run("train", texts, "-m", model, "-o", tmp_path / "out", "--dev", texts, *QUICK)
+    assert done.code == 2 and "has 1 text column" in done.err
+
+
+def test_pairs_without_scores_are_retrieved(run, model, texts, tmp_path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{a} {b}\t{b} {a}\n" for a, b in itertools.pairwise(WORDS)))
+    done = run("train", pairs, "-m", model, "-o", tmp_path / "out", "--dev", pairs, *QUICK)
+    assert done.code == 0, done.err
+    assert "contrastive learning on pairs (Eq. 1)" in done.err
+    assert "lexical overlap of pairs 100%" in done.err
+    assert "R@1" in done.out
+
+
+def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:
+    with texts.open("a") as stream:
+        stream.write(f"{WORDS[0]} {WORDS[1]}\n")
+    done = run("train", texts, "-m", model, "-o", tmp_path / "out", "--leakage", dev, *QUICK)
+    assert done.code == 0
+    assert "leakage: 1 of" in done.err
+
+
+def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(run, model, texts, tmp_path) -> None:
+    arguments = [str(x) for x in ("--steps", 400, "--batch-size", 8, "--device", "cpu")]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert run("train", texts, "-m", model, "-o", whole, *arguments).code == 0
+    command = [
+        sys.executable,
+        "-m",
+        "twinpass",
+        "train",
+        str(texts),
+        "-m",
+        model,
+        "-o",
+        str(broken),
+        *arguments,
+    ]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    log = broken / "log.jsonl"
+    deadline = time.monotonic() + 100
+    while time.monotonic() < deadline and process.poll() is None:
+        if log.exists() and log.read_text().count("\n") > 20:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    message = process.communicate(timeout=60)[1]
+    assert process.returncode == 130, message
+    assert "--resume" in message
+    done = run("train", texts, "-m", model, "-o", broken, "--resume", *arguments)
+    assert done.code == 0, done.err
+    assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()

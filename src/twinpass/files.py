@@ -92,11 +92,23 @@ def explaining(target: Path) -> Iterator[None]:
     """Turn the system's refusal to write into an OutputError that names the target."""
     try:
         yield
-    except OSError as error:
-        reason = error.strerror or str(error)
+    except Exception as error:
+        reason = _refusal(error)
+        if reason is None:
+            raise
         raise OutputError(
             f"cannot write {target}: {reason}. Nothing was left there; choose another place."
         ) from error
+
+
+def _refusal(error: Exception) -> str | None:
+    """Return why the system refused to write, or None if the error is about something else."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    # safetensors tells of a full disk by an error of its own, which is not imported only to be recognised.
+    if type(error).__name__ == "SafetensorError" and "os error" in str(error):
+        return str(error)
+    return None
 
 
 def _beside(target: Path, *, folder: bool) -> Path:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.training.material import make_sentences, make_triplets, spread, train_until_killed
 
+from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
 from twinpass.training import checkpoint
@@ -142,6 +144,30 @@ def test_a_failing_save_leaves_the_previous_checkpoint_whole(make_run, monkeypat
         train(run, rows=make_sentences(20))
     assert [folder.name for folder in (Path(run.output) / "checkpoints").iterdir()] == ["step-00000002"]
     assert train(run, rows=make_sentences(20), resume=True).steps == 6
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 800 kB: room for one checkpoint of the tiny model, not for two."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounting = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=800k", "tmpfs", str(folder)], capture_output=True, check=False
+    )
+    if mounting.returncode:
+        pytest.skip("needs the right to mount a small disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_disk_that_fills_up_leaves_the_previous_checkpoint_whole(make_run, small_disk, monkeypatch) -> None:
+    monkeypatch.setattr(checkpoint, "check_room", lambda *_: None)
+    run = make_run(output=str(small_disk / "out"), steps=6, save_every=2)
+    with pytest.raises(OutputError, match=r"No space left on device.*step-00000002 is whole; resume"):
+        train(run, rows=make_sentences(20))
+    checkpoints = small_disk / "out/checkpoints"
+    assert [folder.name for folder in checkpoints.iterdir()] == ["step-00000002"]
+    assert Encoder.load(checkpoints / "step-00000002").encode(["a dog"]).shape == (1, 32)
 
 
 def test_a_full_disk_is_found_before_the_first_step(make_run, monkeypatch) -> None:

@@ -96,7 +96,8 @@ def main() -> None:
         return
     theirs = "sentence-transformers"
     print(
-        f"sentences per second, best of {arguments.rounds} rounds of {arguments.texts} texts (peer {sentence_transformers.__version__})"
+        f"sentences per second, best of {arguments.rounds} rounds of {arguments.texts} texts "
+        f"(peer {sentence_transformers.__version__})"
     )
     for row in rows:
         rates = row["rates"]

@@ -43,12 +43,12 @@ class InMemory:
     """Rows given as Python strings, or as tuples of two or three of them."""
 
     def __init__(
-        self, rows: Sequence[str] | Sequence[tuple[str, ...]], *, source: str = "rows in memory"
+        self, rows: Sequence[str] | Sequence[tuple[str, ...]], *, source: str = "the data in memory"
     ) -> None:
         self.source = source
         self.rows = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
         if not self.rows:
-            raise InputError(f"{source} hold no text to train on.")
+            raise InputError(f"{source} holds no text to train on.")
         self.width = len(self.rows[0])
         for place, row in enumerate(self.rows):
             if len(row) != self.width:

@@ -22,6 +22,8 @@ VERBS = {
     "encode": "Turn sentences into vectors, in a file.",
     "similarity": "Compare sentences by the cosine of their vectors.",
     "train": "Train a sentence encoder with SimCSE.",
+    "evaluate": "Score a model on STS, transfer and your own data.",
+    "compare": "Compare two models pair by pair: is there a difference?",
     "doctor": "Look at this machine and at what is installed.",
 }
 

@@ -9,23 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from twinpass.errors import InputError
+from twinpass.evaluation.correlation import Array
 from twinpass.evaluation.items import Items, Labelled, Pairs, Predictions, Queries
 
 
 def to_json(items: Items) -> dict[str, Any]:
-    """Return items as plain lists and numbers; scores keep seven digits, more than any rank needs."""
+    """Return items as text: rows of numbers are one string each, or a file of them would have no end of lines."""
     if isinstance(items, Pairs):
         return {
             "pairs": {
-                name: {"scores": [float(f"{s:.7g}") for s in scores], "gold": gold.tolist()}
+                name: {"scores": _row(scores), "gold": _row(gold)}
                 for name, (scores, gold) in items.subsets.items()
             }
         }
     if isinstance(items, Predictions):
         return {"gold": _digits(items.gold), "predicted": _digits(items.predicted)}
     if isinstance(items, Labelled):
-        return {"labels": _digits(items.gold), "scores": [float(f"{s:.7g}") for s in items.scores]}
-    return {"queries": [[float(f"{v:.7g}") for v in row] for row in items.measures]}
+        return {"labels": _digits(items.gold), "scores": _row(items.scores)}
+    return {"queries": [_row(column) for column in items.measures.T], "asked": items.asked}
 
 
 def from_json(document: dict[str, Any]) -> Items:
@@ -39,6 +40,15 @@ def from_json(document: dict[str, Any]) -> Items:
     raise InputError(f"the items of a result are of no kind known here: {', '.join(document) or 'none'}.")
 
 
+def _row(numbers: Array) -> str:
+    """Every digit: a rank can hang on the last one."""
+    return " ".join(f"{number!r}" for number in numbers.tolist())
+
+
+def _numbers(row: str) -> Array:
+    return np.array(row.split(), dtype=np.float64)
+
+
 def _digits(classes: npt.NDArray[np.int64]) -> str:
     return "".join(map(str, classes.tolist()))
 
@@ -49,9 +59,9 @@ def _classes(digits: str) -> npt.NDArray[np.int64]:
 
 _BUILDERS: dict[str, Callable[[dict[str, Any]], Items]] = {
     "pairs": lambda d: Pairs(
-        {name: (np.array(s["scores"], float), np.array(s["gold"], float)) for name, s in d["pairs"].items()}
+        {name: (_numbers(part["scores"]), _numbers(part["gold"])) for name, part in d["pairs"].items()}
     ),
     "predicted": lambda d: Predictions(_classes(d["gold"]), _classes(d["predicted"])),
-    "labels": lambda d: Labelled(np.array(d["scores"], float), _classes(d["labels"])),
-    "queries": lambda d: Queries(np.array(d["queries"], float)),
+    "labels": lambda d: Labelled(_numbers(d["scores"]), _classes(d["labels"])),
+    "queries": lambda d: Queries(np.stack([_numbers(row) for row in d["queries"]], axis=1), d["asked"]),
 }

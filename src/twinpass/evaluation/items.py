@@ -86,9 +86,10 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Queries:
-    """Retrieval measures of each query, (n, 5) in the order of MEASURES."""
+    """Retrieval measures of each query, (n, 5) in the order of MEASURES; asked tells sets of queries apart."""
 
     measures: Array
+    asked: str = ""
     headline: ClassVar[str] = "mrr"
 
     def values(self) -> dict[str, float]:

@@ -14,7 +14,7 @@ from twinpass.evaluation.models import Model
 
 Vectors = npt.NDArray[np.float32]
 Advance = Callable[[int], None]
-_BLOCK = 16_384  # texts encoded before they are kept: a run that is stopped loses no more than these
+_BLOCK = 4_096  # texts encoded before they are kept: a run that is stopped loses no more than these
 
 
 def encode_once(

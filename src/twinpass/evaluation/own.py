@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -81,9 +82,10 @@ def _retrieval_job(
     source: str, question: Question, settings: Settings, *, files: Mapping[str, str | None]
 ) -> Job:
     queries, documents, relevant = question
+    asked = hashlib.sha256(json.dumps(question).encode()).hexdigest()
 
     def score(encode: Encode) -> Items:
-        return Queries(query_values(encode(queries), encode(documents), relevant))
+        return Queries(query_values(encode(queries), encode(documents), relevant), asked)
 
     run = _run(source, "retrieval", score, len(queries), settings, files)
     return Job(source, [*queries, *documents], run)

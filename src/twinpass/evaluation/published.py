@@ -142,10 +142,5 @@ PUBLISHED = (
 
 def published_beside(cell: Cell | None) -> list[Published]:
     """Return the rows that may stand beside a score: those of the same protocol, each model once."""
-    seen: set[tuple[str, tuple[float, ...]]] = set()
-    rows = []
-    for row in PUBLISHED:
-        if row.cell == cell and (row.training, row.values) not in seen:
-            seen.add((row.training, row.values))
-            rows.append(row)
-    return rows
+    rows = {row.values: row for row in reversed(PUBLISHED) if row.cell == cell}
+    return list(rows.values())[::-1]

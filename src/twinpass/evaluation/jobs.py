@@ -46,6 +46,7 @@ class Job(NamedTuple):
 
 def task_job(task: Task, settings: Settings) -> Job:
     """Read a task's data and say how to score it."""
+    TRANSFER[settings.protocol]  # a wrong name shows now, not after the encoding
     data = _read(task, settings)
     texts = [text for rows in data.parts.values() for row in rows.texts for text in row]
     run = _sts_run if task.kind == "sts" else _transfer_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +37,13 @@ def read_task(task: Task, folder: str | Path, *, parts: tuple[str, ...] | None =
     wanted = [part for part in task.parts if parts is None or part.name in parts]
     rows = {part.name: _read_part(task, part, root) for part in wanted}
     return Data(task, rows, {file: _check_hash(task, root, file) for part in wanted for file in part.files})
+
+
+def senteval_order(parts: Sequence[Rows]) -> Rows:
+    """Join parts in SentEval's order, on which its folds and shuffles stand: by number of words, then target."""
+    rows = [row for part in parts for row in zip(part.texts, part.targets, strict=True)]
+    rows.sort(key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
+    return Rows([texts for texts, _ in rows], [target for _, target in rows])
 
 
 def find_root(folder: Path) -> Path:

@@ -12,7 +12,7 @@ from twinpass.errors import InputError
 from twinpass.evaluation.correlation import Array, cosine_scores, pearson, spearman
 from twinpass.evaluation.features import Encode, text_features
 from twinpass.evaluation.items import Pairs
-from twinpass.evaluation.reading import Data, Rows
+from twinpass.evaluation.reading import Data, Rows, senteval_order
 from twinpass.evaluation.regressor import regress
 
 __all__ = ["Encode", "PairScores", "cosine_scores", "score_pairs", "score_sts", "spearman"]
@@ -55,9 +55,6 @@ def _cosines(encode: Encode, rows: Rows) -> Array:
 
 
 def _sorted_features(encode: Encode, rows: Rows) -> tuple[npt.NDArray[np.float32], Array]:
-    """|u - v| beside u * v (n, 2d) and scores, in SentEval's order: by words of both texts, then by score."""
-    pairs = sorted(
-        zip(rows.texts, rows.targets, strict=True),
-        key=lambda row: (*(len(text.split()) for text in row[0]), row[1]),
-    )
-    return text_features(encode, [texts for texts, _ in pairs]), np.array([score for _, score in pairs])
+    """|u - v| beside u * v (n, 2d) and scores, in SentEval's order."""
+    ordered = senteval_order([rows])
+    return text_features(encode, ordered.texts), np.array(ordered.targets)

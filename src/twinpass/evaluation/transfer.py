@@ -18,7 +18,7 @@ from twinpass.evaluation.folds import Fold, cross_validation, hold_out
 from twinpass.evaluation.items import Predictions
 from twinpass.evaluation.logistic import Problem, fit, make_problem, predict
 from twinpass.evaluation.protocols import FULL, TransferProtocol
-from twinpass.evaluation.reading import Data, Rows
+from twinpass.evaluation.reading import Data, senteval_order
 
 Ints = npt.NDArray[np.int64]
 
@@ -90,20 +90,13 @@ def _prepare(
     encode: Encode, data: Data, groups: list[tuple[str, ...]]
 ) -> tuple[Problem, list[npt.NDArray[np.intp]]]:
     """One problem of all rows, and for each group of parts the numbers of its rows."""
-    sorted_groups = [_sorted([data.parts[name] for name in group]) for group in groups]
+    sorted_groups = [senteval_order([data.parts[name] for name in group]) for group in groups]
     texts = [row for group in sorted_groups for row in group.texts]
     labels = np.array([target for group in sorted_groups for target in group.targets], dtype=np.int64)
     edges = np.cumsum([len(group.texts) for group in sorted_groups])[:-1]
     features = torch.from_numpy(text_features(encode, texts))
     problem = make_problem(features, torch.from_numpy(labels), data.task.classes)
     return problem, np.split(np.arange(len(labels)), edges)
-
-
-def _sorted(parts: list[Rows]) -> Rows:
-    """Rows in SentEval's order, on which its folds and shuffles stand: by number of words, then by class."""
-    rows = [row for part in parts for row in zip(part.texts, part.targets, strict=True)]
-    rows.sort(key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
-    return Rows([texts for texts, _ in rows], [target for _, target in rows])
 
 
 def _dev_scores(problem: Problem, folds: list[Fold], protocol: TransferProtocol) -> npt.NDArray[np.float64]:

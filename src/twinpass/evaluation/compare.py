@@ -46,14 +46,15 @@ class Difference:
 
 def judged(results: Results) -> Judged:
     """Take the items of results: the cosine of STS, the test predictions of transfer, and so on."""
-    return Judged(results.model, {task.task: next(iter(task.items.values())) for task in results.tasks})
+    tasks = [task for task in results.tasks if task.items]
+    return Judged(results.model, {task.task: next(iter(task.items.values())) for task in tasks})
 
 
 def read_judged(path: Path) -> Judged:
     """Read the items from a result file that `evaluate` wrote."""
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
-        tasks = document["tasks"]
+        tasks = [task for task in document["tasks"] if task["items"]]
         items = {task["task"]: from_json(next(iter(task["items"].values()))) for task in tasks}
         return Judged(f"{document['model']['name']} ({path})", items)
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:

@@ -10,6 +10,7 @@ from twinpass.evaluation.cache import Cache
 from twinpass.evaluation.features import Encode
 from twinpass.evaluation.jobs import Job, Settings, task_job
 from twinpass.evaluation.models import Model, open_model
+from twinpass.evaluation.mteb_adapter import run_mteb
 from twinpass.evaluation.once import Advance, encode_once
 from twinpass.evaluation.own import own_job
 from twinpass.evaluation.results import Results, TaskResult, average_scores
@@ -24,11 +25,18 @@ def make_jobs(
     """Read the data of the named tasks: groups, tasks and `KIND:PLACE`, with commas between."""
     jobs: list[Job] = []
     for name in split_names(tasks):
-        if name.partition(":")[0] in OWN and ":" in name:
+        kind, _, place = name.partition(":")
+        if kind in OWN and ":" in name:
             jobs.append(own_job(name, settings, columns=columns, score=score))
+        elif kind == "mteb" and place:
+            jobs.append(_mteb_job(name, place))
         else:
             jobs += [task_job(task, settings) for task in choose(name)]
     return list({job.name: job for job in jobs}.values())
+
+
+def _mteb_job(name: str, task: str) -> Job:
+    return Job(name, (), lambda encode, model: run_mteb(model, task))
 
 
 def split_names(tasks: str) -> list[str]:
@@ -58,7 +66,7 @@ def evaluate(
     started = time.perf_counter()
     encode = encode_once(model, (text for job in jobs for text in job.texts), cache=cache, advance=advance)
     log(f"encoded in {time.perf_counter() - started:.1f} s")
-    results = [_timed(job, encode, log) for job in jobs]
+    results = [_timed(job, encode, model, log) for job in jobs]
     return Results(
         model=model.name,
         fingerprint=model.fingerprint,
@@ -70,9 +78,9 @@ def evaluate(
     )
 
 
-def _timed(job: Job, encode: Encode, log: Callable[[str], None]) -> TaskResult:
+def _timed(job: Job, encode: Encode, model: Model, log: Callable[[str], None]) -> TaskResult:
     started = time.perf_counter()
-    result = job.run(encode)
+    result = job.run(encode, model)
     seconds = time.perf_counter() - started
     log(f"{job.name}: {result.scores[0].metric} {result.scores[0].value:.2f} in {seconds:.1f} s")
     return dataclasses.replace(result, seconds=seconds)

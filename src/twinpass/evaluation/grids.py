@@ -146,5 +146,6 @@ def _transfer_grid(results: Results, tasks: list[TaskResult], *, beside: bool) -
 
 def _own_grid(task: TaskResult) -> Grid:
     rows = [(NAMES.get(s.metric, s.metric), [number(s.value), span(s)]) for s in task.scores]
-    title = f"{task.task}, x 100 ({task.scores[0].n:,} {'queries' if task.kind == 'retrieval' else 'pairs'})"
+    count = f"{task.scores[0].n:,} {'queries' if task.kind == 'retrieval' else 'pairs'}"
+    title = f"{task.task}, x 100 ({count if task.scores[0].n else task.split})"
     return Grid(title, ["score", "95 % interval"], rows, task.notes)

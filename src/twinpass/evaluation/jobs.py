@@ -14,6 +14,7 @@ from twinpass.evaluation.correlation import Array
 from twinpass.evaluation.features import Encode
 from twinpass.evaluation.hub import read_hub_task
 from twinpass.evaluation.items import Items, Pairs
+from twinpass.evaluation.models import Model
 from twinpass.evaluation.protocols import TRANSFER
 from twinpass.evaluation.reading import Data, read_task
 from twinpass.evaluation.results import SCALE, Score, TaskResult
@@ -37,11 +38,14 @@ class Settings:
 
 
 class Job(NamedTuple):
-    """One task: the texts it needs, and how to score them by a function from texts to vectors."""
+    """One task: the texts it needs, and how to score it once they are encoded.
+
+    It is given a function that looks up those vectors, and the model, for tasks that bring texts of their own.
+    """
 
     name: str
     texts: Iterable[str]
-    run: Callable[[Encode], TaskResult]
+    run: Callable[[Encode, Model], TaskResult]
 
 
 def task_job(task: Task, settings: Settings) -> Job:
@@ -50,7 +54,7 @@ def task_job(task: Task, settings: Settings) -> Job:
     data = _read(task, settings)
     texts = [text for rows in data.parts.values() for row in rows.texts for text in row]
     run = _sts_run if task.kind == "sts" else _transfer_run
-    return Job(task.name, texts, lambda encode: run(encode, data, settings))
+    return Job(task.name, texts, lambda encode, model: run(encode, data, settings))
 
 
 def resample(items: Mapping[str, Items], name: str, settings: Settings) -> dict[str, dict[str, Array]]:

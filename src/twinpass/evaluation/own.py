@@ -15,6 +15,7 @@ from twinpass.evaluation.correlation import cosine_scores
 from twinpass.evaluation.features import Encode
 from twinpass.evaluation.items import Items, Labelled, Pairs, Queries
 from twinpass.evaluation.jobs import Job, Settings, make_scores, resample
+from twinpass.evaluation.models import Model
 from twinpass.evaluation.results import TaskResult
 from twinpass.evaluation.retrieval import query_values
 from twinpass.text.corpus import Corpus, open_corpus
@@ -98,8 +99,8 @@ def _run(
     n: int,
     settings: Settings,
     files: Mapping[str, str | None],
-) -> Callable[[Encode], TaskResult]:
-    def run(encode: Encode) -> TaskResult:
+) -> Callable[[Encode, Model], TaskResult]:
+    def run(encode: Encode, model: Model) -> TaskResult:
         items = score(encode)
         samples = resample({"items": items}, source, settings)
         over = "queries" if kind == "retrieval" else "all"

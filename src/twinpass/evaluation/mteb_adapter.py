@@ -1,0 +1,108 @@
+"""Our models inside mteb, and mteb's tasks inside ours (extra [hub])."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twinpass.errors import ConfigError, InputError, MissingExtra
+from twinpass.evaluation.features import Encode
+from twinpass.evaluation.models import Model, open_model
+from twinpass.evaluation.once import checked_vectors
+from twinpass.evaluation.results import SCALE, Score, TaskResult
+
+Vectors = npt.NDArray[np.float32]
+
+
+class MtebEncoder:
+    """A model as `mteb.evaluate` takes one: `mteb.evaluate(MtebEncoder("minilm"), tasks)`."""
+
+    def __init__(self, model: Model | str | Encode) -> None:
+        self.model = model if isinstance(model, Model) else open_model(model)
+
+    def encode(
+        self,
+        inputs: Iterable[dict[str, Any]],
+        *,
+        task_metadata: Any = None,
+        hf_split: str = "",
+        hf_subset: str = "",
+        prompt_type: Any = None,
+        **others: Any,
+    ) -> Vectors:
+        """Return one vector per text of the batches (n, d); prompts and mteb's further options change nothing."""
+        return checked_vectors(self.model, [text for batch in inputs for text in batch["text"]])
+
+    def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """Return the cosine of each vector of one side with each of the other."""
+        return _unit(embeddings1) @ _unit(embeddings2).T
+
+    def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
+        """Return the cosine of first with first, and so on."""
+        cosines: Vectors = (_unit(embeddings1) * _unit(embeddings2)).sum(axis=1)
+        return cosines
+
+    @property
+    def mteb_model_meta(self) -> Any:
+        """What mteb writes into its results."""
+        from mteb.models.model_meta import ModelMeta
+
+        name = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-") or "model"
+        revision = self.model.fingerprint or "unknown"
+        return ModelMeta.create_empty(overwrites={"name": f"twinpass/{name}", "revision": revision})
+
+
+def run_mteb(model: Model, name: str) -> TaskResult:
+    """Run one task of mteb, by its own protocol, and take its main score for every split."""
+    try:
+        import mteb
+    except ImportError as error:
+        raise MissingExtra(f"mteb:{name}", "hub") from error
+    try:
+        task = mteb.get_task(name)
+    except KeyError as error:
+        raise ConfigError(f"no task of mteb named {name!r}: {error.args[0]}") from error
+    return run_task(model, task)
+
+
+def run_task(model: Model, task: Any) -> TaskResult:
+    """Run a task object of mteb."""
+    import mteb
+
+    name = task.metadata.name
+    try:
+        task.load_data()
+    except Exception as error:  # its data comes by way of many libraries, each with errors of its own
+        raise InputError(f"the data of mteb:{name} is not at hand: {error}") from error
+    found = mteb.evaluate(MtebEncoder(model), task, cache=None, co2_tracker=False, show_progress_bar=False)
+    scores = [
+        Score(
+            metric=task.metadata.main_score,
+            over=f"{split} {entry['hf_subset']}",
+            protocol="mteb",
+            value=SCALE * float(entry["main_score"]),
+        )
+        for split, entries in found.task_results[0].scores.items()
+        for entry in entries
+    ]
+    return TaskResult(
+        task=f"mteb:{name}",
+        kind="mteb",
+        split=", ".join(found.task_results[0].scores),
+        scores=scores,
+        items={},
+        samples={},
+        notes=[f"mteb {mteb.__version__} scored this by its own protocol and gives no interval"],
+    )
+
+
+def _unit(vectors: Any) -> Vectors:
+    array = np.asarray(vectors, dtype=np.float32)
+    array = array[None] if array.ndim == 1 else array
+    norms = np.linalg.norm(array, axis=1, keepdims=True)
+    unit: Vectors = array / np.maximum(norms, np.finfo(np.float32).tiny)
+    return unit

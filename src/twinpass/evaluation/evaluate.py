@@ -16,7 +16,7 @@ from twinpass.evaluation.own import own_job
 from twinpass.evaluation.results import Results, TaskResult, average_scores
 from twinpass.evaluation.tasks import TASKS, choose
 
-OWN = ("scored", "labelled", "retrieval", "docs-pairs")
+OWN = ("scored", "labelled", "retrieval", "docs-pairs", "docs")
 
 
 def make_jobs(
@@ -43,7 +43,7 @@ def split_names(tasks: str) -> list[str]:
     """Split at commas, but leave `docs-pairs:numpy,scipy` whole."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in tasks.split(","))):
-        if names and names[-1].startswith("docs-pairs:") and ":" not in name and name not in TASKS:
+        if names and names[-1].startswith(("docs-pairs:", "docs:")) and ":" not in name and name not in TASKS:
             names[-1] += f",{name}"
         else:
             names.append(name)

@@ -30,7 +30,7 @@ def own_job(
 ) -> Job:
     """Open `KIND:PLACE`; columns and score choose a file's columns where their names do not say."""
     kind, _, place = source.partition(":")
-    if kind == "docs-pairs":
+    if kind in ("docs-pairs", "docs"):
         packages = [name for name in place.split(",") if name]
         pairs = [pair for pair in docs_pairs(packages) if held_out(pair)][:MOST_DOCS]
         return _retrieval_job(source, _pooled(pairs), settings, files={source: None})

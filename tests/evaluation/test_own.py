@@ -8,7 +8,7 @@ from twinpass.evaluation.evaluate import evaluate, make_jobs
 from twinpass.evaluation.grids import make_grids
 from twinpass.evaluation.jobs import Settings
 from twinpass.evaluation.models import Model
-from twinpass.evaluation.own import read_folder
+from twinpass.evaluation.questions import read_folder
 from twinpass.evaluation.report import to_markdown
 
 QUICK = Settings(resamples=100)

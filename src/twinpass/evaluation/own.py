@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,13 +15,13 @@ from twinpass.evaluation.features import Encode
 from twinpass.evaluation.items import Items, Labelled, Pairs, Queries
 from twinpass.evaluation.jobs import Job, Settings, make_scores, resample
 from twinpass.evaluation.models import Model
+from twinpass.evaluation.questions import Question, pool_pairs, read_folder
 from twinpass.evaluation.results import TaskResult
 from twinpass.evaluation.retrieval import query_values
 from twinpass.text.corpus import Corpus, open_corpus
 from twinpass.text.docstrings import docs_pairs, held_out
 
 MOST_DOCS = 1000  # held-out pairs of the built-in corpus, as in training's dev set
-Pair = tuple[str, str]
 
 
 def own_job(
@@ -33,7 +32,7 @@ def own_job(
     if kind in ("docs-pairs", "docs"):
         packages = [name for name in place.split(",") if name]
         pairs = [pair for pair in docs_pairs(packages) if held_out(pair)][:MOST_DOCS]
-        return _retrieval_job(source, _pooled(pairs), settings, files={source: None})
+        return _retrieval_job(source, pool_pairs(pairs), settings, files={source: None})
     if kind == "retrieval" and Path(place).is_dir():
         return _retrieval_job(source, read_folder(Path(place)), settings, files={place: None})
     corpus = open_corpus(place, columns=columns, score=score)
@@ -44,7 +43,7 @@ def own_job(
     files = {place: corpus.fingerprint()}
     if kind == "retrieval":
         pairs = [(row.texts[0], row.texts[1]) for row in corpus]
-        return _retrieval_job(source, _pooled(pairs), settings, files=files)
+        return _retrieval_job(source, pool_pairs(pairs), settings, files=files)
     return _scored_job(source, corpus, settings, kind=kind, files=files)
 
 
@@ -69,14 +68,6 @@ def _scored_job(
 
     texts = [text for row in rows for text in row.texts]
     return Job(source, texts, _run(source, kind, score, len(rows), settings, files))
-
-
-class Question(NamedTuple):
-    """Queries, documents, and for each query the rows of its relevant documents."""
-
-    queries: list[str]
-    documents: list[str]
-    relevant: list[list[int]]
 
 
 def _retrieval_job(
@@ -123,61 +114,3 @@ def _run(
         )
 
     return run
-
-
-def _pooled(pairs: Sequence[Pair]) -> Question:
-    """All distinct second texts are the documents; a query that comes twice has two relevant ones."""
-    documents = {text: row for row, text in enumerate(dict.fromkeys(text for _, text in pairs))}
-    relevant: dict[str, list[int]] = {}
-    for query, document in pairs:
-        relevant.setdefault(query, []).append(documents[document])
-    return Question(list(relevant), list(documents), list(relevant.values()))
-
-
-def read_folder(folder: Path) -> Question:
-    """Read queries.jsonl and corpus.jsonl (_id, text, perhaps title) and qrels/test.tsv (query, document, score)."""
-    documents = {entry["_id"]: _titled(entry) for entry in _entries(folder / "corpus.jsonl")}
-    queries = {entry["_id"]: str(entry["text"]) for entry in _entries(folder / "queries.jsonl")}
-    rows = {name: row for row, name in enumerate(documents)}
-    relevant: dict[str, list[int]] = {}
-    for place, fields in _judgements(folder / "qrels" / "test.tsv"):
-        query, document, score = fields
-        if query not in queries or document not in rows:
-            raise InputError(f"{place}: no query {query!r} or no document {document!r} in {folder}.")
-        if float(score) > 0:
-            relevant.setdefault(query, []).append(rows[document])
-    return Question([queries[name] for name in relevant], list(documents.values()), list(relevant.values()))
-
-
-def _titled(entry: Mapping[str, Any]) -> str:
-    return f"{entry.get('title') or ''} {entry['text']}".strip()
-
-
-def _entries(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in _numbered(path):
-        try:
-            entry = json.loads(line)
-            entry["_id"], entry["text"]
-        except (ValueError, KeyError, TypeError):
-            raise InputError(f"{path}:{number}: a JSON object with _id and text is wanted.") from None
-        yield entry
-
-
-def _judgements(path: Path) -> Iterator[tuple[str, list[str]]]:
-    for number, line in _numbered(path):
-        fields = line.rstrip("\n").split("\t")
-        if number == 1 and fields[-1].strip() == "score":
-            continue
-        if len(fields) != 3 or not fields[2].strip().lstrip("-").isdigit():
-            raise InputError(
-                f"{path}:{number}: query, document and a whole number, parted by tabs, are wanted."
-            )
-        yield f"{path}:{number}", fields
-
-
-def _numbered(path: Path) -> Iterator[tuple[int, str]]:
-    try:
-        with path.open(encoding="utf-8") as stream:
-            yield from enumerate(stream, start=1)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}.") from error

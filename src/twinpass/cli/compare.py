@@ -15,7 +15,7 @@ from twinpass.errors import ConfigError
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
     from twinpass.evaluation.compare import Difference, Judged
 
@@ -67,12 +67,11 @@ def _judge(
     return sides[0], sides[1]
 
 
-def _table(found: list[Difference], first: Judged, second: Judged) -> Table:
+def _table(found: list[Difference], first: Judged, second: Judged) -> Group:
+    from rich.console import Group
     from rich.table import Table
 
-    table = Table(
-        title=f"A = {first.name}, B = {second.name} (x 100, paired bootstrap)", title_justify="left"
-    )
+    table = Table()
     for column in ("task", "metric", "A", "B", "A - B", "95 % interval", "p", "n"):
         table.add_column(column, justify="left" if column in ("task", "metric") else "right")
     table.add_column("shown")
@@ -88,4 +87,4 @@ def _table(found: list[Difference], first: Judged, second: Judged) -> Table:
             f"{entry.n:,}",
             entry.verdict,
         )
-    return table
+    return Group(f"A = {first.name}, B = {second.name} (x 100, paired bootstrap)", table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -90,7 +91,8 @@ def _document(results: Results, judge: JudgeOptions, chosen: ModelOptions, *, be
     from twinpass.evaluation.results import to_document
 
     options = chosen.described() | judge.described()
-    document = provenance(options=options) | to_document(results)
+    finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    document = provenance(options=options) | {"finished": finished} | to_document(results)
     if beside:
         document["beside"] = [
             row._asdict() | {"cell": row.cell.name if row.cell else None} for row in PUBLISHED

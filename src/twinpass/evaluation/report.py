@@ -27,12 +27,14 @@ def to_rich(grids: list[Grid]) -> RenderableType:
 
     parts: list[RenderableType] = []
     for grid in grids:
-        table = Table("", title=grid.title, title_justify="left")
+        table = Table("")
         for column in grid.columns:
             table.add_column(column, justify="right")
         for label, cells in grid.rows:
             table.add_row(label, *cells)
-        parts += [table, *(Text(note, style="dim") for note in grid.notes), Text()]
+        # A title inside the table would be broken to the table's width.
+        parts += [Text(grid.title, style="bold"), table]
+        parts += [*(Text(note, style="dim") for note in grid.notes), Text()]
     return Group(*parts)
 
 

@@ -148,3 +148,22 @@ def test_names_are_split_and_wrong_settings_explained(folder):
         make_jobs("STS-B", Settings(data=folder, split="middle"))
     with pytest.raises(ConfigError, match="no task named"):
         make_jobs("", Settings(data=folder))
+
+
+def test_transfer_shows_test_and_dev_apart(tmp_path):
+    write_task(TASKS["MRPC"], tmp_path)
+    settings = Settings(data=tmp_path, protocol="fast", resamples=100)
+    found = evaluate(Model("letters", letters), "MRPC", settings=settings)
+    (task,) = found.tasks
+    assert [(s.metric, s.over) for s in task.scores] == [
+        ("accuracy", "test"),
+        ("f1", "test"),
+        ("accuracy", "dev"),
+    ]
+    assert all(s.protocol == "fast" for s in task.scores) and "L2 chosen on dev" in task.notes[0]
+    assert task.scores[0].low <= task.scores[0].value <= task.scores[0].high and task.scores[0].n == 1725
+    markdown = to_markdown(make_grids(found, beside=True))
+    assert "letters, test" in markdown and "letters, dev" in markdown and "MRPC: test F1" in markdown
+    assert "Skip-thought, unsupervised [Table E.1] | 73.00 |" in markdown
+    same = compare(judged(found), judged(found), resamples=100)
+    assert (same[0].metric, same[0].verdict) == ("accuracy", SAME)

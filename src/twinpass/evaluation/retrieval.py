@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from twinpass.errors import InputError, ModelError
 from twinpass.evaluation.correlation import Array, Floats, check_finite
+from twinpass.vectors import unit
 
 MEASURES = ("r_at_1", "r_at_5", "r_at_10", "mrr", "ndcg_at_10")
 _DEPTHS = (1, 5, 10)
@@ -51,7 +52,7 @@ def query_values(
         raise InputError(
             f"each query wants its documents: {len(query_vectors)} queries, {len(wanted)} answers."
         )
-    queries, documents = _unit(query_vectors), _unit(document_vectors)
+    queries, documents = _finite_unit(query_vectors), _finite_unit(document_vectors)
     if queries.shape[1] != documents.shape[1]:
         raise ModelError(f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}.")
     rows = max(1, _BLOCK // len(documents))
@@ -80,11 +81,9 @@ def _measure(ranks: npt.NDArray[np.intp]) -> list[float]:
     return [*recalls, float(1 / ranks.min()), float(gain / ideal)]
 
 
-def _unit(vectors: Floats) -> npt.NDArray[np.float32]:
+def _finite_unit(vectors: Floats) -> npt.NDArray[np.float32]:
     check_finite(vectors)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: npt.NDArray[np.float32] = (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
-    return unit
+    return unit(np.asarray(vectors, dtype=np.float32))
 
 
 def _as_rows(rows: int | Collection[int], documents: int, query: int) -> npt.NDArray[np.intp]:

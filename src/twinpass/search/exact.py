@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import ConfigError
+from twinpass.vectors import unit
 
 Floats = NDArray[np.float32]
 
@@ -17,11 +18,10 @@ def nearest(queries: Floats, documents: Floats, *, k: int) -> tuple[Floats, NDAr
     if not 1 <= k <= len(documents):
         raise ConfigError(f"k is {k}; it lies between 1 and the number of documents, {len(documents):,}.")
     index = faiss.IndexFlatIP(documents.shape[1])
-    index.add(_unit(documents))
-    cosines, rows = index.search(_unit(queries), k)
+    index.add(_as_faiss_wants(documents))
+    cosines, rows = index.search(_as_faiss_wants(queries), k)
     return cosines, rows
 
 
-def _unit(vectors: Floats) -> Floats:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.ascontiguousarray(vectors / np.maximum(lengths, 1e-12), dtype=np.float32)
+def _as_faiss_wants(vectors: Floats) -> Floats:
+    return np.ascontiguousarray(unit(vectors), dtype=np.float32)

@@ -5,7 +5,9 @@ It learns from the task's training pairs, so its numbers compare only with paper
 
 from __future__ import annotations
 
+import contextlib
 import copy
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -36,8 +38,9 @@ def regress(
     x, y = torch.from_numpy(train[0]), torch.from_numpy(bin_shares(train[1]))
     best, best_pearson, misses, epochs = copy.deepcopy(model), -1.0, 0, 0
     while misses <= _TENACITY and epochs <= max_epochs:
-        for _ in range(_GROUP):
-            _train_epoch(model, optimizer, x, y, torch.from_numpy(order.permutation(len(x))))
+        with _one_thread():
+            for _ in range(_GROUP):
+                _train_epoch(model, optimizer, x, y, torch.from_numpy(order.permutation(len(x))))
         epochs += _GROUP
         reached = pearson(_expected(model, dev[0]), dev[1])
         if reached > best_pearson:
@@ -56,6 +59,17 @@ def bin_shares(scores: Array) -> Floats:
         column[:] = np.where(whole == bin_score, whole + 1 - scores, column)
         column[:] = np.where(whole + 1 == bin_score, scores - whole, column)
     return shares
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Products this small lose more by threads waiting for each other than they gain."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _train_epoch(

@@ -8,7 +8,6 @@ where the values are few, `choices`.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import types
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from twinpass.errors import ConfigError
-from twinpass.registry import Registry
+from twinpass.registry import Registry, suggest
 
 
 def _option(default: Any, help: str, *, source: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -102,6 +101,11 @@ class Run:
     # How often it is looked at.
     eval_every: int = _option(250, "Steps between evaluations on the dev set.", source="Appendix A")
     save_every: int = _option(250, "Steps between checkpoints.", source="Appendix A")
+    track_geometry: int | None = _option(
+        None,
+        "Log alignment and uniformity on the dev set every so many steps (the paper: 10).",
+        source="Figure 2",
+    )
     patience: int | None = _option(None, "Stop after this many evaluations without a better score.")
     tensorboard: bool = _option(False, "Also write the log for TensorBoard, under OUTPUT/tensorboard.")
 
@@ -147,9 +151,9 @@ class Run:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in fields:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                hint = f" Did you mean {near[0]!r}?" if near else ""
-                raise ConfigError(f"a run has no field {name!r}.{hint} Known: {', '.join(known)}.")
+                raise ConfigError(
+                    f"a run has no field {name!r}.{suggest(name, known)} Known: {', '.join(known)}."
+                )
         if isinstance(fields.get("columns"), list):
             fields = fields | {"columns": tuple(fields["columns"])}
         run = cls(**fields)
@@ -192,7 +196,8 @@ def _check_values(run: Run) -> None:
             raise ConfigError(f"{field.name} is one of {', '.join(choices)}; got {value!r}.")
     for name in ("temperature", "hard_negative_weight", "learning_rate", "clip"):
         _require(getattr(run, name) > 0, f"{name} must be above 0; got {getattr(run, name)}.")
-    for name in ("batch_size", "epochs", "steps", "eval_every", "save_every", "patience", "chunk_tokens"):
+    counts = ("batch_size", "epochs", "steps", "eval_every", "save_every", "patience", "chunk_tokens")
+    for name in (*counts, "track_geometry"):
         value = getattr(run, name)
         _require(value is None or value >= 1, f"{name} must be 1 or more; got {value}.")
     for name in ("mlm_weight", "weight_decay", "seed"):

@@ -55,6 +55,15 @@ class Evaluated:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tracked:
+    """Where the dev set's vectors lie, for Figure 2; step 0 is before training."""
+
+    step: int
+    alignment: float
+    uniformity: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Saved:
     """A checkpoint was written."""
 
@@ -71,7 +80,7 @@ class Stopped:
     advice: str
 
 
-Event = Started | Stepped | Evaluated | Saved | Stopped
+Event = Started | Stepped | Evaluated | Tracked | Saved | Stopped
 OnEvent = Callable[[Event], None]
 
 

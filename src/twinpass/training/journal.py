@@ -10,7 +10,7 @@ from typing import Any
 
 from twinpass.errors import MissingExtra
 from twinpass.files import explaining
-from twinpass.training.events import Evaluated, Event, Stepped
+from twinpass.training.events import Evaluated, Event, Stepped, Tracked
 
 FILE = "log.jsonl"
 
@@ -63,6 +63,8 @@ def _curves(event: Event) -> dict[str, float]:
         return {"train/loss": event.loss, "train/learning_rate": event.learning_rate}
     if isinstance(event, Evaluated):
         return {f"dev/{name}": value for name, value in event.scores.items()}
+    if isinstance(event, Tracked):
+        return {"geometry/alignment": event.alignment, "geometry/uniformity": event.uniformity}
     return {}
 
 

@@ -71,6 +71,8 @@ def _run_steps(parts: Parts, watch: Watch, interrupted: Callable[[], bool]) -> s
     optimizer = parts.accelerator.prepare(parts.optimizer)
     if progress.step == 0:
         watch.evaluate()
+        if run.track_geometry is not None:
+            watch.track()
     for step, rows in parts.batches.since(progress.step, until=parts.steps):
         if run.patience is not None and progress.evaluations_without_gain >= run.patience:
             return "early stop"
@@ -84,6 +86,8 @@ def _run_steps(parts: Parts, watch: Watch, interrupted: Callable[[], bool]) -> s
         watch.tell(_describe(parts, watch, outcome, len(rows)))
         if progress.step % run.eval_every == 0 or progress.step == parts.steps:
             watch.evaluate()
+        if run.track_geometry is not None and progress.step % run.track_geometry == 0:
+            watch.track()
         stop = parts.processes.total(interrupted()) > 0
         if stop or progress.step % run.save_every == 0:
             watch.save()

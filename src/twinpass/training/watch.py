@@ -15,7 +15,7 @@ from twinpass.errors import ConfigError
 from twinpass.files import writing
 from twinpass.training import checkpoint
 from twinpass.training.card import write_card
-from twinpass.training.events import Evaluated, Event, OnEvent, Result, Saved, Scores, Stopped
+from twinpass.training.events import Evaluated, Event, OnEvent, Result, Saved, Scores, Stopped, Tracked
 from twinpass.training.generators import keeping_states, take_states
 from twinpass.training.journal import Journal
 from twinpass.training.setup import Parts
@@ -45,6 +45,7 @@ class Watch:
             with writing(parts.output / "run.json") as aside:
                 aside.write_text(parts.run.to_json(), encoding="utf-8")
         self.saved_step = parts.progress.step if parts.progress.step else None
+        self.scored: tuple[int, Scores] | None = None  # the step last scored, and how
         self.steps = self.sentences = 0
         self.training_seconds = 0.0
         self.started = self.last_mark = time.monotonic()
@@ -87,6 +88,21 @@ class Watch:
             if parts.processes.is_main:
                 checkpoint.write_best(parts.output, parts.run, progress.step, parts.encoders)
         self.tell(Evaluated(step=progress.step, score=scores["score"], scores=scores, best=gain))
+        self.last_mark = time.monotonic()
+
+    def track(self) -> None:
+        """Log alignment and uniformity of the dev set's vectors."""
+        processes = self.parts.processes
+        scores: Scores = processes.from_main(self._score() if processes.is_main else None)
+        if not {"alignment", "uniformity"} <= scores.keys():
+            raise ConfigError(
+                "track_geometry wants a dev set of pairs, some of which mean the same; this run has "
+                f"{'no dev set' if self.evaluator is None else 'one that tells ' + ', '.join(scores)}."
+            )
+        point = Tracked(
+            step=self.parts.progress.step, alignment=scores["alignment"], uniformity=scores["uniformity"]
+        )
+        self.tell(point)
         self.last_mark = time.monotonic()
 
     def save(self) -> None:
@@ -159,6 +175,9 @@ class Watch:
         """Ask the evaluator, and let nothing it draws at random touch the training."""
         if self.evaluator is None:
             return {}
+        step = self.parts.progress.step
+        if self.scored is not None and self.scored[0] == step:
+            return self.scored[1]
         with keeping_states(self.parts.encoder.device):
             found: Any = self.evaluator(self.parts.encoder.encode)
         scores = (
@@ -170,6 +189,7 @@ class Watch:
             raise ConfigError(
                 f"evaluate must return a number, or a dict with a 'score'; it returned {list(scores)}."
             )
+        self.scored = step, scores
         return scores
 
     def _tensors(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import pytest
 
 from twinpass.errors import MissingExtra, OutputError, TwinpassError, UserError
 from twinpass.files import cache_folder, check_writable, sha256, write_json, writing, writing_folder
-from twinpass.registry import Registry
+from twinpass.registry import Registry, suggest
 
 
 def test_a_file_appears_only_when_it_is_finished(tmp_path: Path) -> None:
@@ -70,5 +70,6 @@ def test_registry_and_errors() -> None:
         registry.add("one", 1)
     with pytest.raises(UserError, match=r"no number named 'on'. Did you mean 'one'"):
         registry["on"]
+    assert suggest("two", registry) == ""
     assert issubclass(UserError, TwinpassError)
     assert "pip install 'twinpass[serve]'" in str(MissingExtra("this", "serve"))

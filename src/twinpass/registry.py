@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from twinpass.errors import ConfigError
 
 T = TypeVar("T")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'x'?` for the known name that is nearest, or nothing if none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 class Registry(Generic[T]):
@@ -45,6 +51,4 @@ class Registry(Generic[T]):
         return len(self._entries)
 
     def _unknown(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._entries, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        return f"no {self.kind} named {name!r}.{hint} Known: {', '.join(self._entries)}."
+        return f"no {self.kind} named {name!r}.{suggest(name, self)} Known: {', '.join(self)}."

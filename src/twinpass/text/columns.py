@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from twinpass.errors import InputError
+from twinpass.registry import suggest
 from twinpass.text.rows import Table
 
 # Two columns that belong together, and the beginning of the names of further ones (hard negatives).
@@ -109,6 +109,5 @@ def _find(table: Table, column: str) -> int:
         return table.names.index(column)
     if column.isdecimal() and int(column) < len(table.names):
         return int(column)
-    near = difflib.get_close_matches(column, table.names, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    hint = suggest(column, table.names)
     raise InputError(f"{table.name} has no column {column!r}.{hint} Its columns: {', '.join(table.names)}.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import sysconfig
@@ -10,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from twinpass.errors import InputError
+from twinpass.registry import suggest
 
 # Tests talk to their authors, vendored packages repeat others, and our own words are no built-in corpus.
 LEFT_OUT = frozenset({"tests", "test", "testing", "_vendor", "__pycache__", "site-packages", "dist-packages"})
@@ -63,6 +63,7 @@ def _scan(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _unknown(name: str, tops: dict[str, os.DirEntry[str]]) -> str:
-    near = difflib.get_close_matches(name, tops, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"docs: no package {name!r} is installed here.{hint} Name packages as they are imported, such as numpy."
+    return (
+        f"docs: no package {name!r} is installed here.{suggest(name, tops)} "
+        "Name packages as they are imported, such as numpy."
+    )

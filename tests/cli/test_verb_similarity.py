@@ -125,6 +125,23 @@ def test_mistakes(run, files, tmp_path, monkeypatch, arguments: list[str], messa
     assert message.format(**names) in ran.err and ran.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "text", ["", "word " * 80, "\u4f60" * 120, "docs", "a\0b"], ids=["", "long", "cjk", "folder", "nul"]
+)
+def test_any_text_can_be_compared(run, model, tmp_path, monkeypatch, text: str):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "config.json").write_text("{}")  # the empty text is not the folder we are in
+    monkeypatch.chdir(tmp_path)
+    ran = run("similarity", "-m", model, text, "documentation")
+    assert ran.code == 0 and -1.001 <= float(ran.out) <= 1.001, ran.err
+    assert run("similarity", "-m", model, "documentation", text).out == ran.out
+
+
+def test_a_model_and_one_text_are_not_two_texts(run, model):
+    ran = run("similarity", model, "alone")
+    assert ran.code == 2 and "wanted at least two texts" in ran.err
+
+
 def test_a_matrix_too_large_to_hold_is_refused_before_work(monkeypatch):
     monkeypatch.setattr(cosines, "MOST_CELLS", 5)
     with pytest.raises(cosines.ConfigError, match="3 x 3 cosines is too large"):

@@ -13,6 +13,7 @@ from twinpass.cli.model import DEFAULT_MODEL, ModelOptions
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable
 from twinpass.provenance import provenance
+from twinpass.text.sources import is_file
 
 if TYPE_CHECKING:
     from twinpass.text.corpus import Corpus
@@ -77,13 +78,18 @@ def _check_options(matrix: bool, pairwise: bool, output: Path | None) -> None:
 
 def _check_texts(texts: list[str]) -> None:
     """Refuse what cannot have been meant: a single text, a model without texts, names of files taken as texts."""
-    if len(texts) < 2 or (len(texts) == 2 and (texts[0] == DEFAULT_MODEL or Path(texts[0]).is_dir())):
+    if len(texts) < 2 or (len(texts) == 2 and _is_model(texts[0])):
         raise ConfigError(f"wanted at least two texts to compare, got {' '.join(map(repr, texts))}.")
     for text in texts:
-        if len(text) < 256 and Path(text).is_file():
+        if is_file(text):
             raise ConfigError(
                 f"{text!r} is a file. To compare the texts in files, add --pairwise or --matrix."
             )
+
+
+def _is_model(text: str) -> bool:
+    """Tell whether a first text must be a model's name: any word may also be the name of some folder."""
+    return text == DEFAULT_MODEL or is_file(f"{text}/config.json")
 
 
 def _columns(corpora: list[Corpus], *, pairwise: bool) -> tuple[list[str], list[str]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
+import os
 from pathlib import Path
 
 from twinpass.errors import InputError
+from twinpass.registry import suggest
 from twinpass.text.readers import READERS
 from twinpass.text.streams import Source, spool_stdin
 
@@ -17,7 +18,7 @@ WANTED = "Wanted .txt, .csv, .tsv, .jsonl or .parquet, each also with .gz or .xz
 def find_sources(named: str) -> list[Source]:
     """Return the files that a name stands for, sorted; `csv:NAME` says what format they have."""
     format, _, rest = named.partition(":")
-    if format in READERS and rest and not Path(named).exists():
+    if format in READERS and rest and not exists(named):
         return _find(rest, format)
     return _find(named, None)
 
@@ -26,13 +27,28 @@ def _find(named: str, format: str | None) -> list[Source]:
     if named == "-":
         return [spool_stdin(format or "txt")]
     path = Path(named)
-    if path.is_dir():
+    if is_folder(named):
         return _in_folder(path, format)
-    if path.exists():
+    if exists(named):
         return [_recognise(path, format)]
     if glob.has_magic(named):
         return _matching(named, format)
-    raise InputError(f"no file {named}.{_suggest(path)}")
+    raise InputError(f"no file {named}.{_where_to_look(path)}")
+
+
+def exists(name: str) -> bool:
+    """Tell whether anything has this name; a text that no file could be named by is a name of nothing."""
+    return os.path.exists(name)  # noqa: PTH110 -- pathlib raises for what is too long to be a name
+
+
+def is_file(name: str) -> bool:
+    """Tell whether a file has this name, whatever the text."""
+    return os.path.isfile(name)  # noqa: PTH113 -- as above
+
+
+def is_folder(name: str) -> bool:
+    """Tell whether a folder has this name, whatever the text."""
+    return os.path.isdir(name)  # noqa: PTH112 -- as above
 
 
 def _in_folder(folder: Path, format: str | None) -> list[Source]:
@@ -70,9 +86,12 @@ def _format_of(path: Path) -> tuple[str, str]:
     return (suffix if suffix in READERS else ""), packing
 
 
-def _suggest(path: Path) -> str:
-    """Return a hint: a name in the same folder that is nearly this one."""
-    if not path.parent.is_dir():
+def _where_to_look(path: Path) -> str:
+    """Return a hint: a name in the same folder that is nearly this one, or that folder."""
+    if not is_folder(str(path.parent)):
         return f" There is no folder {path.parent} either."
-    near = difflib.get_close_matches(path.name, [found.name for found in path.parent.iterdir()], n=1)
-    return f" Did you mean {path.parent / near[0]}?" if near else f" Look in {path.parent.resolve()}."
+    try:
+        near = suggest(path.name, os.listdir(path.parent))  # noqa: PTH208 -- names are all we want
+    except OSError:  # a folder that may be entered and not listed
+        near = ""
+    return near or f" Look in {path.parent.resolve()}."

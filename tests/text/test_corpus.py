@@ -125,7 +125,8 @@ def test_columns_are_found_by_name(
 ) -> None:
     numeric = {"score", "label", "id"}
     row = [7.5 if name in numeric else f"the text of {name}" for name in names]
-    corpus = open_corpus(write(format, names, [row, row]))
+    # names we do not know are a header only if we are told
+    corpus = open_corpus(write(format, names, [row, row]), header=None if texts else True)
     wanted = range(3) if texts is None else texts
     assert read(corpus) == [tuple(row[at] for at in wanted)] * 2
     assert corpus.scored == scored
@@ -136,7 +137,9 @@ def test_columns_are_found_by_name(
 def test_columns_as_told(write: Callable[..., str], format: str) -> None:
     path = write(format, ["one", "two", "points"], [["first text", "second text", 0.25]])
     assert read(open_corpus(path, columns=["two"])) == [("second text",)]
-    assert read(open_corpus(path, columns=["1", "0"], score="2")) == [("second text", "first text")]
+    assert read(open_corpus(path, columns=["1", "0"], score="2", header=True)) == [
+        ("second text", "first text")
+    ]
     told = open_corpus(path, columns=["two", "one"], score="points")
     assert [(row.texts, row.score) for row in told] == [(("second text", "first text"), 0.25)]
     assert not open_corpus(path, columns=["one", "two"]).scored
@@ -150,6 +153,17 @@ def test_a_missing_column_gets_a_suggestion(write: Callable[..., str], format: s
         open_corpus(path, columns=["one", "othr"])
     with pytest.raises(InputError, match="no column '9'"):
         open_corpus(path, score="9")
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+@pytest.mark.parametrize("names", [["text", "Text"], ["sent0", "sent1", "sent1"], ["sentence", "sentence"]])
+def test_nothing_is_guessed_between_columns_of_one_name(
+    write: Callable[..., str], format: str, names: list[str]
+) -> None:
+    path = write(format, names, [[f"the text of {at}" for at in range(len(names))]])
+    with pytest.raises(InputError, match=rf"2 columns called '{names[-2]}'|2 columns called '{names[-1]}'"):
+        open_corpus(path)
+    assert read(open_corpus(path, columns=["1", "0"])) == [("the text of 1", "the text of 0")]
 
 
 @pytest.mark.parametrize("format", TABULAR)

@@ -48,17 +48,27 @@ def choose(table: Table, *, columns: Sequence[str] | None, score: str | None) ->
     if columns:
         return Choice(tuple(_find(table, column) for column in columns), told_score)
     names = [plain(name) for name in table.names]
-    texts = _known_texts(names) or tuple(
-        at for at in range(len(names)) if at != told_score and _holds_text(table, at)
-    )
+    known = known_texts(names)
+    texts = known or tuple(at for at in range(len(names)) if at != told_score and _holds_text(table, at))
     if not texts:
         raise InputError(f"{table.name} has no column of text. Its columns: {', '.join(table.names)}.")
-    return Choice(texts, _find_score(table, names, texts) if score is None else told_score)
+    found_score = _find_score(table, names, texts) if score is None else None
+    _refuse_to_guess(table, names, known if found_score is None else (*known, found_score))
+    return Choice(texts, told_score if found_score is None else found_score)
 
 
 def plain(name: str) -> str:
     """Return a column name as it is compared: lower case, underscores for spaces and dashes."""
     return name.strip().lower().replace(" ", "_").replace("-", "_")
+
+
+def known_texts(names: list[str]) -> tuple[int, ...]:
+    """Return the positions of the texts by the first rule that fits: two columns and more, or one; else none."""
+    for first, second, more in GROUPS:
+        if first in names and second in names:
+            rest = [at for at, name in enumerate(names) if more and name.startswith(more)]
+            return (names.index(first), names.index(second), *rest)
+    return next(((names.index(name),) for name in SINGLES if name in names), ())
 
 
 def to_number(value: object) -> float | None:
@@ -70,14 +80,6 @@ def to_number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _known_texts(names: list[str]) -> tuple[int, ...]:
-    for first, second, more in GROUPS:
-        if first in names and second in names:
-            rest = [at for at, name in enumerate(names) if more and name.startswith(more)]
-            return (names.index(first), names.index(second), *rest)
-    return next(((names.index(name),) for name in SINGLES if name in names), ())
 
 
 def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int | None:
@@ -103,9 +105,21 @@ def _holds_text(table: Table, at: int) -> bool:
     return not _holds_numbers(table, at) and any(isinstance(row[at], str) for row in table.sample)
 
 
+def _refuse_to_guess(table: Table, names: Sequence[str], by_name: Sequence[int]) -> None:
+    """Raise InputError if a column chosen by its name has a namesake that was not chosen."""
+    for chosen in by_name:
+        alike = [at for at, name in enumerate(names) if name == names[chosen]]
+        if not {*alike} <= {*by_name}:
+            raise InputError(
+                f"{table.name} has {len(alike)} columns called {table.names[chosen]!r}. "
+                f"Say which by position, counted from 0: {', '.join(map(str, alike))}."
+            )
+
+
 def _find(table: Table, column: str) -> int:
     """Return a column's position by its name, or by its position counted from 0."""
     if column in table.names:
+        _refuse_to_guess(table, table.names, [table.names.index(column)])
         return table.names.index(column)
     if column.isdecimal() and int(column) < len(table.names):
         return int(column)

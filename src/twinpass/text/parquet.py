@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -23,7 +24,8 @@ class ParquetTable:
             with reading(source), open_bytes(source) as stream:
                 source = spool(stream, source)
         self.source = source
-        self.names = self._column_names()
+        self._fields = self._find_fields()
+        self.names = tuple(name for name, _ in self._fields)
         everything = range(len(self.names))
         self.sample = [values for _, values in islice(self.rows(everything, BadRows(skip=True)), SAMPLE)]
         if not self.sample:
@@ -31,21 +33,31 @@ class ParquetTable:
 
     def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
         """Yield the wanted columns' values, reading no other column; a line is a row counted from 1."""
-        columns = [self.names[at] for at in wanted]
+        fields = [self._fields[at] for at in wanted]
         number = 0
         with self._open() as file:
-            for batch in file.iter_batches(batch_size=1024, columns=columns):
-                for values in zip(*(_values(batch.column(column)) for column in columns), strict=True):
+            for batch in file.iter_batches(batch_size=1024, columns=[name for name, _ in fields]):
+                places = [batch.schema.get_all_field_indices(name)[nth] for name, nth in fields]
+                for values in zip(*(_values(batch.column(place)) for place in places), strict=True):
                     number += 1
                     if DAMAGED in values:
                         bad.report(f"{self.name}:{number}", "not UTF-8")
                     else:
                         yield number, values
 
-    def _column_names(self) -> tuple[str, ...]:
-        """Leave out columns that can be neither text nor score, such as stored vectors."""
+    def _find_fields(self) -> list[tuple[str, int]]:
+        """Return (name, how many columns of that name stand before it) of each column that can be read.
+
+        Left out is what can be neither text nor score, such as stored vectors.
+        """
+        seen: Counter[str] = Counter()
+        found = []
         with self._open() as file:
-            return tuple(column.name for column in file.schema_arrow if _can_be_read(column.type))
+            for column in file.schema_arrow:
+                if _can_be_read(column.type):
+                    found.append((column.name, seen[column.name]))
+                seen[column.name] += 1
+        return found
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[Any]:

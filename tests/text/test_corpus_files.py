@@ -105,12 +105,45 @@ def test_header_by_content(tmp_path: Path) -> None:
     assert read(open_corpus(words)) == [("cat", "dog"), ("tree", "house")]
     assert read(open_corpus(words, header=True)) == [("tree", "house")]
     named = put(tmp_path / "named.csv", "titre,texte\nUn jour,Il fait beau\n")
-    assert read(open_corpus(named)) == [("Un jour", "Il fait beau")]
-    assert len(read(open_corpus(named, header=False))) == 2
+    assert len(read(open_corpus(named))) == 2  # names we do not know might be data
+    assert read(open_corpus(named, header=True)) == [("Un jour", "Il fait beau")]
+    assert read(open_corpus(named, columns=["texte"])) == [("Il fait beau",)]
     short = put(tmp_path / "short.csv", "早上好,你好\n你 好,早上 好\n")
     assert len(read(open_corpus(short))) == 2
     scored = put(tmp_path / "scored.csv", "A man,A person,4.5\nA cat,A car,0\n")
     assert [row.score for row in open_corpus(scored)] == [4.5, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows"),
+    [
+        ("a.csv", "yes\nno thanks to you\nmaybe so\n", 3),
+        ("a.csv", "Hello\tHi\nGood morning to all\tHello there\n", 2),
+        ("a.tsv", "Hello\tHi\nGood morning to all\tHello there\n", 2),
+        ("a.tsv", "label\ta tag on a parcel\ntree\ta tall plant\n", 2),
+        ("a.csv", "The text, as it is\nA score, too\n", 2),
+        ("a.csv", "text\nno thanks to you\n", 1),
+        ("a.csv", ",text\n0,no thanks to you\n", 1),
+        ("a.csv", "Unnamed: 0,Sentence\n0,no thanks to you\n", 1),
+        ("a.csv", "query,passage\nwho is it,it is me\n", 1),
+        ("a.csv", "Sentence 1,Sentence 2,Similarity (0 to 5)\nwho is it,it is me,3\n", 1),
+    ],
+)
+def test_only_known_names_are_a_header(tmp_path: Path, name: str, content: str, rows: int) -> None:
+    assert len(read(open_corpus(put(tmp_path / name, content)))) == rows
+
+
+def test_a_field_that_is_too_long_says_so(tmp_path: Path) -> None:
+    long = "word " * 40_000
+    assert read(open_corpus(put(tmp_path / "a.csv", f'text\n"{long}"\n'))) == [(long,)]
+    path = put(tmp_path / "b.csv", f'text\nfine\n"{long * 6}"\nfine too\n')
+    with pytest.raises(
+        InputError, match=r"b.csv:3: a field that is too long \(more than 1,048,576 characters"
+    ):
+        list(open_corpus(path))
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert read(corpus) == [("fine",), ("fine too",)]
+    assert corpus.bad_reasons == {"a field that is too long": 1}
 
 
 def test_sts_benchmark_layout_is_recognised(tmp_path: Path) -> None:
@@ -166,6 +199,19 @@ def test_parquet_leaves_stored_vectors_alone_and_finds_bad_strings(tmp_path: Pat
     assert read(corpus) == [("fine", "a b")] and corpus.bad_reasons == {"not UTF-8": 1}
     with pytest.raises(InputError, match="is not a parquet file"):
         open_corpus(put(tmp_path / "b.parquet", "not parquet at all"))
+
+
+def test_parquet_columns_of_one_name_are_told_apart_by_position(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"said": ["a b", "c d"], "vector": [[1.0], [2.0]], "stars": [1, 2], "said ": ["e f", "g h"]}
+    arrays = [pa.array(column) for column in columns.values()]
+    pq.write_table(pa.Table.from_arrays(arrays, [name.strip() for name in columns]), tmp_path / "a.parquet")
+    assert read(open_corpus(tmp_path / "a.parquet")) == [("a b", "e f"), ("c d", "g h")]
+    assert read(open_corpus(tmp_path / "a.parquet", columns=["2", "0"])) == [("e f", "a b"), ("g h", "c d")]
+    with pytest.raises(InputError, match=r"2 columns called 'said'. Say which by position, .*: 0, 2\."):
+        open_corpus(tmp_path / "a.parquet", columns=["said"])
 
 
 def test_folder_and_pattern_are_sorted(tmp_path: Path) -> None:

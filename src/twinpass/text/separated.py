@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from twinpass.text.columns import KNOWN, plain, to_number
+from twinpass.text.columns import KNOWN, known_texts, plain, to_number
 from twinpass.text.rows import SAMPLE, BadRows, Record, without_blanks
 from twinpass.text.streams import Line, Source, read_lines
 
 # The STS benchmark's own files have these columns, no header, and in some rows further columns.
 STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+# What a column of no interest may be called; pandas leaves its index nameless, or reads it back as Unnamed: 0.
+_NAME = re.compile(r"([^\W\d][\w.-]{0,39}|Unnamed: \d+)?")
+LONGEST_FIELD = 1 << 20  # characters; a quote that is never closed swallows no more than this
 
 
 class SeparatedTable:
@@ -66,17 +68,14 @@ def _is_sts_benchmark(row: Sequence[object]) -> bool:
 
 
 def _has_header(first: Sequence[Sequence[object]], told: bool | None) -> bool:
-    """Say whether the first row names the columns: it has a known name, or only words above a row of text."""
+    """Say whether the first row names the columns; only names we know are evidence, or data would be lost."""
     if told is not None or not first:
         return bool(told) and bool(first)
-    if any(plain(str(value)) in KNOWN for value in first[0]):
+    names = [str(value).strip() for value in first[0]]
+    if len(known_texts([plain(name) for name in names])) > 1:
         return True
-    return len(first) > 1 and _all_words(first[0]) and not _all_words(first[1])
-
-
-def _all_words(row: Sequence[object]) -> bool:
-    words = [str(value).strip() for value in row]
-    return len(set(words)) == len(words) and all(_WORD.fullmatch(word) for word in words)
+    others = [name for name in names if plain(name) not in KNOWN]
+    return len(others) < len(names) and all(_NAME.fullmatch(name) for name in others)
 
 
 def _split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
@@ -89,23 +88,32 @@ def _split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[R
 
 def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
     feed = _Feed(lines)
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # the module's own is 131,072
     reader = csv.reader(feed, strict=True)
     while True:
         feed.taken.clear()
-        values, problem = None, ""
+        values, problem = None, ("", "")
         try:
             values = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
-            problem = f"a quoted field that begins here is not closed as it should be: {error}"
+            problem = _explain(error)
         number, _, fault, detail = next((line for line in feed.taken if line[2]), feed.taken[0])
         if fault or values is None:
-            bad.report(f"{name}:{number}", fault or "broken quoting", detail or problem)
+            bad.report(f"{name}:{number}", *((fault, detail) if fault else problem))
         else:
             yield number, values if len(values) > 1 or "".join(values).strip() else ()
         if values is None:
             feed.rewind()
+
+
+def _explain(error: csv.Error) -> tuple[str, str]:
+    """Return what is wrong with a record, and the detail."""
+    if "field limit" in str(error):
+        limit = f"more than {csv.field_size_limit():,} characters"
+        return "a field that is too long", f"{limit}; perhaps a quote that opens here is never closed"
+    return "broken quoting", f"a quoted field that begins here is not closed as it should be: {error}"
 
 
 class _Feed:

@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 
 from twinpass.analysis.sample import Graded
 from twinpass.equations import alignment, asymptotic, jensen_bound, uniformity
+from twinpass.vectors import unit
 
 Vectors = NDArray[np.float32]
 TEMPERATURE = 0.05  # Table D.1
@@ -78,13 +79,6 @@ def cosines(vectors: Vectors, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
     units = unit(vectors)
     found: NDArray[np.float64] = (units[pairs[:, 0]] * units[pairs[:, 1]]).sum(axis=1, dtype=np.float64)
     return found
-
-
-def unit(vectors: Vectors) -> Vectors:
-    """Scale rows to length one; a zero vector stays zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: Vectors = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
-    return scaled
 
 
 def _spearman(vectors: Vectors, graded: Graded) -> float | None:

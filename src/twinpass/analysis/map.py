@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.analysis.geometry import Vectors, unit
+from twinpass.analysis.geometry import Vectors
 from twinpass.analysis.sample import some_rows
+from twinpass.vectors import unit
 
 MOST_POINTS = 600
 

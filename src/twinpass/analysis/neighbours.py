@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twinpass.analysis.geometry import Vectors, unit
+from twinpass.analysis.geometry import Vectors
 from twinpass.analysis.sample import blocks, some_rows
+from twinpass.vectors import unit
 
 MOST_QUERIES = 1_000  # looked at to say how far models agree
 BLOCK = 256

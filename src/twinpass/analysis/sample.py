@@ -66,7 +66,8 @@ class Sample:
     def protocol(self) -> str:
         """What was looked at, in words."""
         part = "" if self.rows == self.of_rows else f", a sample of {self.rows:,} of {self.of_rows:,} rows"
-        return f"{len(self.texts):,} distinct sentences of {self.source}{part}"
+        # The folder says little in a caption; the report's last section has the whole name.
+        return f"{len(self.texts):,} distinct sentences of {self.source.rstrip('/').rpartition('/')[2]}{part}"
 
     @property
     def left_out(self) -> list[str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.analysis.geometry import Vectors, unit
+from twinpass.analysis.geometry import Vectors
+from twinpass.vectors import unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,8 +38,8 @@ def _eigenvalues(units: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the eigenvalues of W W^T that are not zero by its shape, largest first."""
     # W^T W has the same ones, and the smaller of the two is many times cheaper than a decomposition of W.
     gram = units.T @ units if len(units) > units.shape[1] else units @ units.T
-    found: NDArray[np.float64] = np.linalg.eigvalsh(gram)[::-1]
-    return np.maximum(found, 0.0)
+    found: NDArray[np.float64] = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
+    return found
 
 
 def effective_rank(values: NDArray[np.float64]) -> float:

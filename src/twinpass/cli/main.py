@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -14,6 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import twinpass
+from twinpass.cli.command_line import remember_command
 from twinpass.cli.failures import exit_codes, remember_debug
 
 # A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb.
@@ -24,6 +26,7 @@ VERBS = {
     "train": "Train a sentence encoder with SimCSE.",
     "evaluate": "Score a model on STS, transfer and your own data.",
     "compare": "Compare two models pair by pair: is there a difference?",
+    "analyze": "Look at the space a model makes, in figures and one page.",
     "doctor": "Look at this machine and at what is installed.",
 }
 
@@ -100,4 +103,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one verb and leave with its exit code."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    remember_command(sys.argv[1:] if arguments is None else arguments)
     app(args=arguments, prog_name="twinpass")

@@ -173,6 +173,22 @@ def test_processes_in_parallel_change_nothing(installed: Path, monkeypatch: pyte
     assert len(calls) > 1
 
 
+def test_no_file_of_the_working_folder_is_run(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    for name in ("json", "ast", "gc", "re", "pathlib", "sitecustomize", "usercustomize", "twinpass"):
+        (hostile / f"{name}.py").write_text(f"open({str(tmp_path / 'was run')!r}, 'w').close()\n")
+    monkeypatch.chdir(hostile)
+    monkeypatch.setattr(sys, "path", ["", str(hostile), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", str(hostile))
+    monkeypatch.setattr(docstrings, "extract", lambda paths: pytest.fail("the process did not answer"))
+    found = docstrings._extract_in_process([str(installed / "__init__.py")])
+    assert found.sentences == SENTENCES and found.pairs == PAIRS
+    assert not (tmp_path / "was run").exists()
+
+
 def test_packages_that_are_not_there(installed: Path) -> None:
     with pytest.raises(
         InputError, match=r"no package 'spacetool' is installed here. Did you mean 'spacetools'\?"

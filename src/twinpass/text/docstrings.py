@@ -12,12 +12,16 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
+import twinpass
 from twinpass.errors import InputError, OutputError
 from twinpass.files import cache_home, writing
 from twinpass.text.extraction import VERSION, Extract, distinct_pairs, extract
 from twinpass.text.packages import find_packages
 from twinpass.text.rows import SAMPLE, BadRows, Record
 
+# Isolated (-I, -S), so that no file of the folder we are in is taken for a module; the standard library stands
+# first on the path, and we are all that is added to it.
+CHILD = "import sys; sys.path.append(sys.argv[1]); from twinpass.text.extraction import answer; answer()"
 WORTH_A_PROCESS = 4_000_000  # bytes of source; less is parsed sooner than a process starts
 
 
@@ -109,10 +113,9 @@ def _shares(sizes: dict[str, int], share: float) -> Iterator[list[str]]:
 
 def _extract_in_process(paths: list[str]) -> Extract:
     """Extract in a fresh interpreter: unlike a forked one it is safe whatever threads and scripts run here."""
-    command = [sys.executable, "-m", "twinpass.text.extraction"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-I", "-S", "-c", CHILD, str(Path(twinpass.__file__).parents[1])]
     try:
-        done = subprocess.run(command, input=json.dumps(paths).encode(), env=environment, capture_output=True)
+        done = subprocess.run(command, input=json.dumps(paths).encode(), capture_output=True)
         sentences, pairs = json.loads(done.stdout)
     except (OSError, ValueError):  # no interpreter of our own (frozen programs): do it here
         return extract(paths)

@@ -1,7 +1,4 @@
-"""Taking sentences and (summary, description) pairs out of Python source files, which are parsed, never run.
-
-Run as a module, it reads a JSON list of paths from standard input and writes what it found to standard output.
-"""
+"""Taking sentences and (summary, description) pairs out of Python source files, which are parsed, never run."""
 
 from __future__ import annotations
 
@@ -130,6 +127,7 @@ def _added_docstrings(call: ast.Call) -> Iterator[str]:
                     yield part.value
 
 
-if __name__ == "__main__":
+def answer() -> None:
+    """Read a JSON list of paths from standard input, and write what they hold to standard output."""
     gc.disable()  # syntax trees hold no cycles, and looking for some costs a fifth of the time
     json.dump(extract(json.load(sys.stdin)), sys.stdout)

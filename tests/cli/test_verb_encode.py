@@ -14,6 +14,7 @@ from safetensors import safe_open
 from twinpass.cli import encode as encode_verb
 from twinpass.cli import vectors as vector_files
 from twinpass.encoder.encoder import Encoder
+from twinpass.text.corpus import Corpus
 
 HEADERS = ["--header", "--no-header"]
 TEXTS = ["the cat sat on the mat", "a dog", "the cat sat on the mat"]
@@ -233,3 +234,11 @@ def drawing(drawn: list):
         yield drawn.append
 
     return progress
+
+
+def test_the_input_is_read_once_before_and_once_for_the_work(run, model, sentences, tmp_path, monkeypatch):
+    passes = []
+    real = Corpus._pass
+    monkeypatch.setattr(Corpus, "_pass", lambda self: passes.append(1) or real(self))
+    assert run("encode", model, sentences, "-o", tmp_path / "v.npy").code == 0
+    assert len(passes) == 3  # the first only looks whether there is a row at all

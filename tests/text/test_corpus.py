@@ -103,6 +103,7 @@ def test_fingerprint_is_of_the_content_alone(write: Callable[..., str]) -> None:
         for packing in ("", ".gz")
     }
     assert len(prints) == 1
+    assert open_corpus(write("csv", ["sent0", "sent1"], ROWS)).survey() == (3, 6, *prints)
     moved = [("A man plays.S", "omeone is playing, it seems."), *ROWS[1:]]
     assert open_corpus(write("csv", ["sent0", "sent1"], moved)).fingerprint() not in prints
 

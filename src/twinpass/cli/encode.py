@@ -48,8 +48,7 @@ def encode(
     exactly(rest, 1, "one INPUT after the model")
     check_target(output, sharded=shard_rows is not None)
     corpus = data.open(rest[0])
-    total = sum(1 for _ in corpus.texts())  # a pass before the work: bad rows show now, not hours later
-    fingerprint = corpus.fingerprint()
+    _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
     encoder = chosen.load(name, console)
     options = console.described() | chosen.described() | data.described()
     options |= {"normalize": normalize, "shard_rows": shard_rows}

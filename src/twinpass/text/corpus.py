@@ -13,7 +13,7 @@ from twinpass.text.readers import READERS
 from twinpass.text.rows import BadRows, Row, Table
 from twinpass.text.sources import find_sources
 
-__all__ = ["Corpus", "Row", "open_corpus"]
+__all__ = ["Corpus", "Row", "Survey", "open_corpus"]
 
 
 def open_corpus(
@@ -38,6 +38,14 @@ def open_corpus(
 class _Part(NamedTuple):
     table: Table
     choice: Choice
+
+
+class Survey(NamedTuple):
+    """What one pass over a corpus tells: its rows, its texts, and the SHA-256 of their content."""
+
+    rows: int
+    texts: int
+    fingerprint: str
 
 
 class Corpus:
@@ -81,15 +89,21 @@ class Corpus:
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the rows' content, however the files are named, packed or formatted."""
+        return self.survey().fingerprint
+
+    def survey(self) -> Survey:
+        """Count and fingerprint the content in one pass; a bad row shows here, before any work is done."""
         digest = hashlib.sha256()
+        rows = 0
         for _, _, texts, score in self._pass():
+            rows += 1
             for text in texts:
                 content = text.encode()
                 digest.update(
                     b"%d:%b" % (len(content), content)
                 )  # lengths keep ("ab", "c") from being ("a", "bc")
             digest.update(f"{score!r}\n".encode())
-        return digest.hexdigest()
+        return Survey(rows, rows * self.width, digest.hexdigest())
 
     def _pass(self) -> Iterator[tuple[str, int, tuple[str, ...], float | None]]:
         bad = BadRows(skip=self._skip_bad_rows)

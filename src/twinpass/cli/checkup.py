@@ -18,9 +18,7 @@ ENABLES = {
     "demo": "the built-in model minilm, offline",
     "onnx": "faster encoding on a CPU (--runtime)",
     "hub": "data sets of the Hugging Face hub (hf:owner/name)",
-    "serve": "the web service",
-    "milvus": "search beyond one machine",
-    "ray": "encoding beyond one machine",
+    "tensorboard": "the training log in TensorBoard (--tensorboard)",
     "test": "this project's own tests",
     "bench": "this project's own benchmarks",
 }

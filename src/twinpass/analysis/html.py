@@ -10,6 +10,8 @@ from html import escape
 from twinpass.analysis.svg import Drawing, inline_svg
 
 Cell = str | float | int | None
+NUMBER = ' class="number"'
+LONG = 40  # letters without a space, as fingerprints are, may be broken anywhere
 
 
 @dataclass(frozen=True)
@@ -23,18 +25,21 @@ class Column:
 
 def table(caption: str, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
     """Return a table whose columns sort at a click or by keyboard; numbers tell all their digits on hover."""
+    numeric = [any(isinstance(row[at], (int, float)) for row in rows) for at in range(len(columns))]
     heads = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button" title="{escape(column.about)}">'
+        f'<th scope="col" aria-sort="none"{NUMBER * right}><button type="button" title="{escape(column.about)}">'
         f"{escape(column.title)}</button></th>"
-        for column in columns
+        for column, right in zip(columns, numeric, strict=True)
     )
     body = "".join(
         "<tr>" + "".join(_cell(cell, column) for cell, column in zip(row, columns, strict=True)) + "</tr>"
         for row in rows
     )
+    # The caption stands outside what scrolls sideways on a narrow screen, so that all of it can be read.
     return (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}"><table class="sortable">'
-        f"<caption>{escape(caption)}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<p class="caption">{escape(caption)}</p><div class="scroll" tabindex="0" role="region" '
+        f'aria-label="{escape(caption)}"><table class="sortable" aria-label="{escape(caption)}">'
+        f"<thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -68,8 +73,14 @@ def code(text: str) -> str:
 
 def _cell(value: Cell, column: Column) -> str:
     if isinstance(value, str):
-        return f"<td>{escape(value)}</td>"
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return '<td class="number" title="not measured">–</td>'
-    shown = f"{value:,}" if isinstance(value, int) else f"{value:.{column.decimals}f}"
-    return f'<td class="number" data-value="{value!r}" title="{value!r}">{shown}</td>'
+        long = ' class="long"' if len(value) > LONG and " " not in value else ""
+        return f"<td{long}>{escape(value)}</td>"
+    if value is None or not math.isfinite(value):
+        return f'<td{NUMBER} title="not measured">–</td>'
+    # Adding zero turns what rounds to minus nothing into nothing.
+    shown = (
+        f"{value:,}"
+        if isinstance(value, int)
+        else f"{round(value, column.decimals) + 0.0:.{column.decimals}f}"
+    )
+    return f'<td{NUMBER} data-value="{value!r}" title="{value!r}">{shown}</td>'

@@ -15,6 +15,10 @@ from typing import Any
 
 from twinpass.errors import OutputError
 
+# The system tells its mask only when it is set, so it is asked once, before there are threads.
+_UMASK = os.umask(0)
+os.umask(_UMASK)
+
 
 @contextlib.contextmanager
 def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
@@ -97,7 +101,7 @@ def explaining(target: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise OutputError(
-            f"cannot write {target}: {reason}. Nothing was left there; choose another place."
+            f"cannot write {target}: {reason}. What was there before is unchanged; make room or choose another place."
         ) from error
 
 
@@ -126,29 +130,28 @@ def _beside(target: Path, *, folder: bool) -> Path:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=parent)
         os.close(handle)
         aside = Path(name)
-        aside.chmod(0o666 & ~_umask())
+        aside.chmod(0o666 & ~_UMASK)
         return aside
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _flush(path: Path) -> None:
     """Ask the system to put a file's bytes on the disk before it gets its name."""
-    with path.open("rb") as stream:
+    with path.open("rb+") as stream:  # some systems flush only what may be written to
         os.fsync(stream.fileno())
 
 
 def _replace_folder(aside: Path, target: Path) -> None:
     """Swap a finished folder in; the old one is removed only when the new one stands."""
-    aside.chmod(0o777 & ~_umask())
+    aside.chmod(0o777 & ~_UMASK)
     if not target.exists():
         aside.rename(target)
         return
     old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
     target.rename(old / target.name)
-    aside.rename(target)
-    shutil.rmtree(old, ignore_errors=True)
+    try:
+        aside.rename(target)
+    except OSError:
+        (old / target.name).rename(target)
+        raise
+    finally:
+        shutil.rmtree(old, ignore_errors=True)

@@ -47,16 +47,20 @@ def test_what_is_not_text_is_refused(encoder: Encoder, texts, message: str) -> N
         encoder.encode(texts)
 
 
-def test_control_characters_and_lone_surrogates_do_not_crash(encoder: Encoder) -> None:
+def test_control_characters_are_text_and_lone_surrogates_are_not(encoder: Encoder) -> None:
     assert np.isfinite(encoder.encode(["\x00\x01\x02 dog", "tab\tand\nnewline", "\u200b"])).all()
+    with pytest.raises(InputError, match="text 1 holds half a character"):
+        encoder.encode(["a dog", "\ud800 dog"])
 
 
 def test_truncation_is_counted_and_said_once(encoder: Encoder) -> None:
     long = " ".join(WORDS * 3)
-    with pytest.warns(TruncationWarning, match="1 of 2 texts are longer than 64 tokens") as caught:
-        vectors = encoder.encode([long, "a dog"])
+    with pytest.warns(TruncationWarning, match="3 of 4 texts are longer than 64 tokens") as caught:
+        vectors = encoder.encode([long, "a dog", long, long])
     assert len([w for w in caught if w.category is TruncationWarning]) == 1
-    assert encoder.truncated == 1
+    assert encoder.truncated == 3
+    with pytest.warns(TruncationWarning, match="3 of 4 texts"):
+        list(encoder.encode_stream([long, "a dog", long, long], window=2))
     with pytest.warns(TruncationWarning):
         np.testing.assert_allclose(encoder.encode(long + " and more"), vectors[0], atol=1e-6)
     with warnings.catch_warnings():
@@ -110,7 +114,7 @@ def test_an_iterator_is_taken_window_by_window(encoder: Encoder, monkeypatch) ->
     def counting(texts, *rest):
         nonlocal encoded
         encoded += len(texts)
-        return distinct(texts, *rest)
+        return distinct(texts, *rest)  # (vectors, which were cut)
 
     monkeypatch.setattr(encoder, "_encode_distinct", counting)
     assert encoder.encode(stream()).shape == (20, 32)
@@ -161,3 +165,35 @@ def test_onnx_equals_torch(checkpoints, tmp_path, monkeypatch) -> None:
     plain = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=1, device="cpu")
     np.testing.assert_allclose(fast.encode(SENTENCES), plain.encode(SENTENCES), atol=1e-4)
     assert len(list((tmp_path / "onnx").iterdir())) == 1
+
+
+def test_a_string_is_not_a_list_of_letters(encoder: Encoder) -> None:
+    with pytest.raises(InputError, match="expected texts, got str"):
+        list(encoder.encode_stream("a dog"))
+    with pytest.raises(InputError, match="a single string"):
+        encoder.tokenize("a dog")
+    with pytest.raises(ConfigError, match="at least one text"):
+        list(encoder.encode_stream(["a dog"], window=0))
+
+
+def test_truncation_obeys_the_tokenizers_side(checkpoints) -> None:
+    encoder = Encoder.load(checkpoints("bert"), pooler="avg")
+    encoder.tokenizer.truncation_side = "left"
+    with pytest.warns(TruncationWarning, match="only their end was encoded"):
+        cut = encoder.encode("the cat sat on the mat", max_tokens=5)
+    np.testing.assert_allclose(cut, encoder.encode("on the mat"), atol=1e-6)
+
+
+def test_the_progress_bar_moves_on_a_terminal(encoder: Encoder, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert encoder.encode(SENTENCES * 5, progress=True).shape == (40, 32)
+    assert encoder.encode(iter(SENTENCES), progress=True).shape == (8, 32)
+
+
+def test_threads_may_share_an_encoder(encoder: Encoder) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    expected = encoder.encode(SENTENCES)
+    with ThreadPoolExecutor(4) as pool:
+        for vectors in pool.map(lambda _: encoder.encode(SENTENCES), range(12)):
+            np.testing.assert_allclose(vectors, expected, atol=1e-6)

@@ -90,7 +90,8 @@ def test_a_pickle_is_refused_unless_trusted(folder: Path) -> None:
         ("./models/mine", "there is no model folder"),
         ("", "there is no model folder ''"),
         ("bad name!", "no model named 'bad name!'"),
-        ("nobody/no-such-model", "neither a folder here nor in the local hub cache"),
+        ("nobody/no-such-model", "neither a folder here nor whole in the local hub cache"),
+        ("x" * 300, "no model named"),
     ],
 )
 def test_an_unknown_name_is_explained(name: str, message: str, monkeypatch, tmp_path: Path) -> None:
@@ -199,8 +200,8 @@ def test_dropout_has_bounds(folder: Path) -> None:
 
 
 def test_the_builtin_model_is_checked(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(builtin, "_in_package", lambda: None)
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(builtin, "_in_package", lambda: [])
+    monkeypatch.setattr(builtin, "hub_cache", lambda: tmp_path)
     with pytest.raises(ModelError, match=r"pip install 'twinpass\[demo\]'"):
         builtin.find_minilm()
     snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "abc"
@@ -209,3 +210,151 @@ def test_the_builtin_model_is_checked(tmp_path: Path, monkeypatch) -> None:
     (snapshot / "model.safetensors").write_bytes(b"tampered")
     with pytest.raises(ModelError, match="is not the published all-MiniLM-L6-v2"):
         Encoder.load("minilm")
+
+
+def test_a_model_without_a_tokenizer_is_refused(folder: Path) -> None:
+    for path in folder.glob("tokenizer*"):
+        path.unlink()
+    with pytest.raises(ModelError, match="has no tokenizer"):
+        Encoder.load(folder, pooler="avg")
+
+
+def test_heads_cannot_be_joined(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="a pooler with an MLP cannot be joined"):
+        Encoder.load(folder, pooler="cls_mlp+avg")
+
+
+def test_saving_over_another_model_leaves_nothing_of_it(folder: Path, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    Encoder.load(folder, pooler="avg").save(target)
+    (target / "model-00001-of-00002.safetensors").write_bytes(b"old")
+    (target / "notes.txt").write_text("mine")
+    with pytest.warns(UserWarning, match="sentence-transformers cannot load"):
+        Encoder.load(folder, pooler="cls+avg_top2").save(target)
+    names = {path.name for path in target.iterdir()}
+    assert not names & {"modules.json", "model-00001-of-00002.safetensors"}
+    assert "notes.txt" in names
+
+
+def test_equal_fingerprints_mean_equal_vectors(folder: Path) -> None:
+    encoder = Encoder.load(folder, pooler="avg")
+    before = encoder.fingerprint
+    encoder.encode(SENTENCES)
+    assert encoder.fingerprint == before == Encoder.load(folder, pooler="avg", dropout=0.3).fingerprint
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    other = Encoder.load(folder, pooler="avg").fingerprint
+    assert other != before
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    assert Encoder.load(folder, pooler="avg").fingerprint != other
+
+
+def test_saving_does_not_depend_on_what_was_encoded(folder: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(folder, pooler="avg_top2")
+    encoder.save(tmp_path / "a")
+    with pytest.warns(UserWarning, match="longer than 4 tokens"):
+        encoder.encode(SENTENCES, max_tokens=4)
+    encoder.save(tmp_path / "b")
+    for path in (path for path in (tmp_path / "a").rglob("*") if path.is_file()):
+        assert path.read_bytes() == (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
+    assert not encoder.model.transformer.config.output_hidden_states
+
+
+def test_the_old_layout_of_sentence_transformers_is_read(folder: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    home = tmp_path / "old"
+    shutil.copytree(folder, home / "0_Transformer")
+    (home / "0_Transformer" / "sentence_roberta_config.json").write_text('{"max_seq_length": 9}')
+    (home / "1_Pooling").mkdir()
+    pooling = {
+        "word_embedding_dimension": 32,
+        "pooling_mode_cls_token": True,
+        "pooling_mode_mean_tokens": False,
+    }
+    (home / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    modules = [("Transformer", "0_Transformer"), ("Pooling", "1_Pooling")]
+    listing = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(modules)
+    ]
+    (home / "modules.json").write_text(json.dumps(listing))
+    ours = Encoder.load(home, device="cpu")
+    assert (ours.pooler, ours.max_tokens) == ("cls", 9)
+    theirs = SentenceTransformer(str(home), device="cpu").encode(SENTENCES[:3])
+    np.testing.assert_allclose(ours.encode(SENTENCES[:3]), theirs, atol=1e-5)
+    ours.save(tmp_path / "new")
+    np.testing.assert_allclose(Encoder.load(tmp_path / "new").encode(SENTENCES[:3]), theirs, atol=1e-5)
+
+
+def damage_modules(folder: Path) -> None:
+    (folder / "modules.json").write_text("[{")
+
+
+def damage_module_type(folder: Path) -> None:
+    (folder / "modules.json").write_text('[{"path": ""}]')
+
+
+def damage_dense(folder: Path) -> None:
+    (folder / "2_Dense" / "config.json").write_text('{"in_features": 32}')
+
+
+def damage_dense_weights(folder: Path) -> None:
+    (folder / "2_Dense" / "model.safetensors").write_bytes(b"garbage")
+
+
+def damage_weights(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def damage_settings(folder: Path) -> None:
+    (folder / "twinpass.json").write_text('{"format": 1, "pooler": "cls_mlp", "max_tokens": "32"}')
+
+
+def lead_outside(folder: Path) -> None:
+    (folder / "twinpass.json").write_text('{"format": 1, "pooler": "cls_mlp", "head": "../elsewhere"}')
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_dense, damage_dense_weights, damage_weights, damage_settings, lead_outside]
+)
+def test_a_damaged_folder_is_one_readable_error(damage, folder: Path, tmp_path: Path) -> None:
+    saved = tmp_path / "saved"
+    Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=0).save(saved)
+    damage(saved)
+    with pytest.raises(ModelError):
+        Encoder.load(saved)
+
+
+@pytest.mark.parametrize("damage", [damage_modules, damage_module_type])
+def test_a_damaged_foreign_folder_is_one_readable_error(damage, folder: Path) -> None:
+    damage(folder)
+    with pytest.raises(ModelError, match=r"modules\.json"):
+        Encoder.load(folder)
+
+
+def test_the_hub_cache_is_used_only_where_it_is_whole(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    asked: list[dict] = []
+
+    def snapshot(name: str, **options) -> str:
+        asked.append(options)
+        if options.get("local_files_only") and name == "nobody/absent":
+            raise LocalEntryNotFoundError("not here")
+        return str(folder)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda name: ["pytorch_model.bin"])
+    assert Encoder.load("nobody/whole", pooler="cls").dimensions == 32
+    assert len(asked) == 1  # the cache was enough
+    assert Encoder.load("nobody/absent", pooler="cls", trust_remote_code=True).dimensions == 32
+    assert "*.py" in asked[-1]["allow_patterns"]
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"nobody/part/pytorch_model.bin is a pickle.*--trust-pickle"):
+        Encoder.load("nobody/part", pooler="cls")
+    assert not asked[-1].get("local_files_only")  # the partial cache was not taken for the model

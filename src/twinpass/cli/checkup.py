@@ -62,10 +62,11 @@ def devices() -> list[str]:
 
 def caches() -> list[dict[str, Any]]:
     """Return where things are kept between runs, and the room left on that disk."""
-    hub_home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
+    from twinpass.encoder.builtin import hub_cache
+
     places = {
         "twinpass": cache_home(),
-        "models of the hub": Path(os.environ.get("HF_HUB_CACHE", hub_home / "hub")),
+        "models of the hub": hub_cache(),
     }
     return [
         {"what": what, "path": str(path.expanduser()), "free": _free(path.expanduser())}

@@ -81,7 +81,7 @@ class Console:
         if self.quiet or not sys.stderr.isatty():
             yield lambda count: None
             return
-        from twinpass.cli.progress import bar
+        from twinpass.progress import bar
 
         with bar(what, total=total) as advance:
             yield advance

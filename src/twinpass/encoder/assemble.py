@@ -12,7 +12,7 @@ from twinpass.encoder.foreign import read_foreign_settings, read_layer
 from twinpass.encoder.loading import load_tokenizer, load_transformer
 from twinpass.encoder.model import Dense, SentenceModel, fresh_head
 from twinpass.encoder.pooling import find_pooler
-from twinpass.encoder.settings import Settings, need_pooler, read_settings
+from twinpass.encoder.settings import Settings, inside, need_pooler, read_settings
 from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ConfigError, ModelError
 
@@ -37,13 +37,14 @@ def assemble(
     trust_remote_code: bool = False,
 ) -> tuple[SentenceModel, Tokens]:
     """Load every part that the settings name; a part that is not there is an error."""
+    home = inside(folder, settings.transformer)
     transformer = load_transformer(
-        folder, dropout=dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code
+        home, dropout=dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code
     )
     _check_pooler_fits(settings.pooler, transformer, folder)
     head = _load_head(folder, settings, transformer.config, fresh_head_seed)
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
-    tokenizer = load_tokenizer(folder, trust_remote_code=trust_remote_code)
+    tokenizer = load_tokenizer(home, trust_remote_code=trust_remote_code)
     tokens = Tokens(tokenizer, transformer, lowercase=settings.lowercase, prompt=settings.prompt)
     model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
     return model.eval(), tokens

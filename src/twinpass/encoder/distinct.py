@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 
 
 class Distinct:
@@ -24,18 +24,33 @@ class Distinct:
         fresh = []
         for text in window:
             # A digest, so that an iterator's texts need not be kept to recognise them.
-            key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            key = hashlib.blake2b(self._bytes(text), digest_size=16).digest()
             if key not in self._row_of:
                 self._row_of[key] = len(self._row_of)
                 fresh.append(text)
             self.rows.append(self._row_of[key])
         return fresh
 
+    def count(self, wanted: set[int]) -> int:
+        """Return how many of the texts met so far stand for one of these rows."""
+        return sum(row in wanted for row in self.rows) if wanted else 0
+
+    def _bytes(self, text: str) -> bytes:
+        try:
+            return text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"text {len(self.rows)} holds half a character ({text[error.start]!r} at place {error.start}), which "
+                "no encoding can write. It was decoded wrongly; read it again as UTF-8."
+            ) from error
+
 
 def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
     """Cut texts into lists of at most `size`, refusing what is not text."""
+    if size < 1:
+        raise ConfigError(f"a window holds at least one text; got {size}.")
     given: object = texts
-    if isinstance(given, (bytes, bytearray)) or not isinstance(given, Iterable):
+    if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Iterable):
         raise InputError(
             f"expected texts, got {type(given).__name__}. Pass a list or an iterator of strings."
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 import os
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,19 +20,32 @@ from torch import Tensor
 
 from twinpass.encoder.assemble import assemble, settle, token_limit
 from twinpass.encoder.distinct import Distinct, windows
-from twinpass.encoder.loading import find_folder
+from twinpass.encoder.loading import DROPOUT_FIELDS, explained, find_folder
 from twinpass.encoder.model import Dense, SentenceModel
-from twinpass.encoder.progress import Progress
 from twinpass.encoder.runtime import check_precision, choose_device, make_runtime
 from twinpass.encoder.saving import save_model
 from twinpass.encoder.settings import Settings
 from twinpass.encoder.tokens import Tokens
+from twinpass.errors import InputError
 from twinpass.text.batch import cut
+from twinpass.vectors import unit
 
 Vectors = NDArray[np.float32]
 
 WINDOW = 65_536  # texts looked at together: enough to sort by length, little enough to hold
 TOKEN_BUDGET = 4_096  # padded tokens in one forward pass
+
+
+# What a config notes of its own history, and what only training or the caller looks at.
+_SAYS_NOTHING_OF_VECTORS = {
+    "_name_or_path",
+    "architectures",
+    "dtype",
+    "torch_dtype",
+    "transformers_version",
+    "output_hidden_states",
+    *DROPOUT_FIELDS,
+}
 
 
 class TruncationWarning(UserWarning):
@@ -76,20 +92,22 @@ class Encoder:
         """Load the built-in model, a folder, or a hub model that the user names.
 
         `pooler` goes before what the folder says and is needed where it says nothing. `fresh_head_seed` lets a
-        pooler with an MLP start one from a seed, for training; without it a missing MLP is an error.
+        pooler with an MLP start one from a seed, for training; without it an MLP that is missing and kept at test time
+        is an error.
         """
         place = choose_device(device)
         check_precision(precision, place)
-        folder = find_folder(str(name), trust_pickle=trust_pickle)
-        settings = settle(folder, name=str(name), pooler=pooler)
-        model, tokens = assemble(
-            folder,
-            settings,
-            dropout=dropout,
-            fresh_head_seed=fresh_head_seed,
-            trust_pickle=trust_pickle,
-            trust_remote_code=trust_remote_code,
-        )
+        folder = find_folder(str(name), trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+        with explained(folder):
+            settings = settle(folder, name=str(name), pooler=pooler)
+            model, tokens = assemble(
+                folder,
+                settings,
+                dropout=dropout,
+                fresh_head_seed=fresh_head_seed,
+                trust_pickle=trust_pickle,
+                trust_remote_code=trust_remote_code,
+            )
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
         return cls(
             model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime
@@ -111,16 +129,18 @@ class Encoder:
             vector: Vectors = self.encode([texts], normalize=normalize, max_tokens=max_tokens)[0]
             return vector
         limit = self._limit(max_tokens)
-        distinct = Distinct()
+        distinct, cut_rows = Distinct(), set[int]()
         blocks: list[Vectors] = [np.empty((0, self.dimensions), dtype=np.float32)]
-        self.truncated = 0
         total = len(texts) if isinstance(texts, Sized) else None
-        with Progress("encoding", total=total, shown=progress) as bar:
+        with _bar(total, shown=progress) as advance:
             for window in windows(texts, WINDOW):
-                fresh = distinct.add(window)
-                blocks.append(self._encode_distinct(fresh, limit, bar))
-                bar.advance(len(window) - len(fresh))
-        self._report_truncation(len(distinct), limit)
+                known = len(distinct)
+                fresh, cut_places = self._encode_distinct(distinct.add(window), limit, advance)
+                cut_rows.update(known + place for place in cut_places)
+                blocks.append(fresh)
+                advance(len(window) - len(fresh))
+        self.truncated = distinct.count(cut_rows)
+        self._report_truncation(len(distinct.rows), limit)
         vectors = np.concatenate(blocks)
         if len(distinct) < len(distinct.rows):
             vectors = vectors[np.asarray(distinct.rows)]
@@ -135,8 +155,14 @@ class Encoder:
         window: int = 16_384,
     ) -> Iterator[Vectors]:
         """Yield the vectors of consecutive blocks of texts, in order, in constant memory."""
+        blocks = windows(texts, window)
+        return self._stream(blocks, normalize=normalize, max_tokens=max_tokens)
+
+    def _stream(
+        self, blocks: Iterable[list[str]], *, normalize: bool, max_tokens: int | None
+    ) -> Iterator[Vectors]:
         truncated = count = 0
-        for block in windows(texts, window):
+        for block in blocks:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TruncationWarning)
                 vectors = self.encode(block, normalize=normalize, max_tokens=max_tokens)
@@ -147,10 +173,12 @@ class Encoder:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model, whole or not at all, so that sentence-transformers and transformers load it too."""
-        save_model(Path(folder), self.model, self.tokenizer, self.settings)
+        save_model(Path(folder), self.model, self.tokens, self.settings)
 
     def tokenize(self, texts: Sequence[str], *, max_tokens: int | None = None) -> list[list[int]]:
         """Return each text's token ids, special tokens included, cut to the limit."""
+        if isinstance(texts, str):
+            raise InputError("expected texts, got a single string. Pass a list of one.")
         return self.tokens.ids(texts, max_tokens=self._limit(max_tokens))[0]
 
     def pad(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
@@ -186,9 +214,16 @@ class Encoder:
     @property
     def fingerprint(self) -> str:
         """A SHA-256 over weights and settings: equal fingerprints give equal vectors."""
-        digest = hashlib.sha256(
-            repr((replace(self.settings, head=None, layers=()), self.model.layers)).encode()
+        settings = replace(self.settings, transformer="", head=None, layers=())
+        transformer: Any = self.model.transformer
+        config = {k: v for k, v in transformer.config.to_dict().items() if k not in _SAYS_NOTHING_OF_VECTORS}
+        rules = (
+            settings,
+            self.model.layers,
+            json.dumps(config, sort_keys=True, default=str),
+            self.tokens.rules(),
         )
+        digest = hashlib.sha256(repr(rules).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
@@ -197,26 +232,30 @@ class Encoder:
     def _limit(self, max_tokens: int | None) -> int | None:
         return token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
 
-    def _encode_distinct(self, texts: Sequence[str], limit: int | None, bar: Progress) -> Vectors:
-        """Encode texts in batches of near-equal length and put the vectors back in order."""
-        ids, truncated = self.tokens.ids(texts, max_tokens=limit)
-        self.truncated += truncated
+    def _encode_distinct(
+        self, texts: Sequence[str], limit: int | None, advance: Callable[[int], None]
+    ) -> tuple[Vectors, list[int]]:
+        """Encode texts in batches of near-equal length, vectors in order; also return which texts were cut."""
+        ids, cut_places = self.tokens.ids(texts, max_tokens=limit)
         batches = cut(np.fromiter(map(len, ids), np.int64, len(ids)), token_budget=TOKEN_BUDGET)
         vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
         with self.runtime.session() as forward:
             for batch in batches:
                 vectors[batch] = forward(self.pad([ids[place] for place in batch])).cpu().numpy()
-                bar.advance(len(batch))
-        return vectors
+                advance(len(batch))
+        return vectors, cut_places
 
     def _report_truncation(self, texts: int, limit: int | None) -> None:
         if self.truncated:
             message = f"{self.truncated:,} of {texts:,} texts are longer than {limit} tokens"
-            warnings.warn(f"{message}; only their beginning was encoded.", TruncationWarning, stacklevel=3)
+            kept = "end" if self.tokenizer.truncation_side == "left" else "beginning"
+            warnings.warn(f"{message}; only their {kept} was encoded.", TruncationWarning, stacklevel=3)
 
 
-def unit(vectors: Vectors) -> Vectors:
-    """Scale rows to length one; a zero vector stays zero."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    scaled: Vectors = vectors / np.maximum(lengths, 1e-12)
-    return scaled
+def _bar(total: int | None, *, shown: bool) -> contextlib.AbstractContextManager[Callable[[int], None]]:
+    """Return a progress bar, or what takes its place where nobody can see one."""
+    if not shown or not sys.stderr.isatty():
+        return contextlib.nullcontext(lambda count: None)
+    from twinpass.progress import bar
+
+    return bar("encoding", total=total)

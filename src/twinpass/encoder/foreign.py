@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import nn
 
 from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize
 from twinpass.encoder.pooling import POOLERS, Pooler, find_pooler
-from twinpass.encoder.settings import Settings, read_json
+from twinpass.encoder.settings import Settings, inside, read_any_json, read_json
 from twinpass.errors import ModelError
 from twinpass.files import write_json
 
@@ -36,16 +35,23 @@ def read_foreign_settings(folder: Path) -> Settings | None:
     path = folder / "modules.json"
     if not path.is_file():
         return None
-    pooler, layers = None, []
-    for module in json.loads(path.read_text(encoding="utf-8")):
-        kind = module["type"].rsplit(".", 1)[-1]
-        if kind == "Pooling":
-            pooler = _read_pooling(folder / module["path"])
+    modules = read_any_json(path)
+    if not isinstance(modules, list) or not all(
+        isinstance(each, dict) and "type" in each for each in modules
+    ):
+        raise ModelError(f"{path}: expected a list of modules, each with a type. The file is damaged.")
+    transformer, pooler, layers = "", None, []
+    for module in modules:
+        kind, place = module["type"].rsplit(".", 1)[-1], module.get("path", "")
+        if kind == "Transformer":
+            transformer = place
+        elif kind == "Pooling":
+            pooler = _read_pooling(inside(folder, place))
         elif kind == "Dense":
-            layers.append(module["path"])
+            layers.append(place)
         elif kind == "Normalize":
             layers.append(NORMALIZE)
-        elif kind not in ("Transformer", "Dropout"):
+        elif kind != "Dropout":  # which does nothing at test time
             raise ModelError(
                 f"{path}: twinpass cannot run a module of kind {kind!r}; "
                 "it knows Transformer, Pooling, Dense, Dropout and Normalize."
@@ -54,7 +60,8 @@ def read_foreign_settings(folder: Path) -> Settings | None:
         raise ModelError(
             f"{path}: it names no Pooling module, so there is no way to one vector per sentence."
         )
-    return Settings(pooler=pooler, layers=tuple(layers), **_read_text_settings(folder))
+    text = _read_text_settings(folder, inside(folder, transformer))
+    return Settings(pooler=pooler, transformer=transformer, layers=tuple(layers), **text)
 
 
 def _read_pooling(folder: Path) -> str:
@@ -70,10 +77,10 @@ def _read_pooling(folder: Path) -> str:
     return "+".join(_POOLER_OF_MODE[mode] for mode in modes)
 
 
-def _read_text_settings(folder: Path) -> dict[str, Any]:
+def _read_text_settings(folder: Path, transformer: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {}
-    limits = folder / "sentence_bert_config.json"
-    if limits.is_file():
+    # Named after the model's family in older folders: sentence_roberta_config.json and the like.
+    for limits in sorted(transformer.glob("sentence_*_config.json"))[:1]:
         config = read_json(limits)
         settings = {
             "max_tokens": config.get("max_seq_length"),
@@ -82,7 +89,7 @@ def _read_text_settings(folder: Path) -> dict[str, Any]:
     prompts = folder / "config_sentence_transformers.json"
     if prompts.is_file():
         config = read_json(prompts)
-        settings["prompt"] = config.get("prompts", {}).get(config.get("default_prompt_name"), "")
+        settings["prompt"] = (config.get("prompts") or {}).get(config.get("default_prompt_name"), "")
     return settings
 
 
@@ -90,17 +97,18 @@ def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Mod
     """Load one layer that follows the pooler; a missing one is an error, never a random layer."""
     if name == NORMALIZE:
         return Normalize()
-    config = read_json(folder / name / "config.json")
+    place = inside(folder, name)
+    config = read_json(place / "config.json")
     activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS or config.get("use_residual"):
         raise ModelError(
-            f"{folder / name / 'config.json'}: unknown activation {activation!r} or a residual. "
+            f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
             f"Known: {', '.join(ACTIVATIONS)}."
         )
     layer = Dense(
         config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation
     )
-    layer.load_state_dict(_read_weights(folder / name, trust_pickle=trust_pickle))
+    layer.load_state_dict(_read_weights(place, trust_pickle=trust_pickle))
     return layer
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import torch
 
 from twinpass.encoder import builtin
-from twinpass.errors import ConfigError, ModelError
+from twinpass.errors import ConfigError, ModelError, UserError
 
 # Names under which model families keep their dropout rates; a rate is set under each that a config has.
-_DROPOUT_FIELDS = (
+DROPOUT_FIELDS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
     "dropout",
@@ -23,18 +24,18 @@ _DROPOUT_FIELDS = (
     "embedding_dropout",
     "mlp_dropout",
 )
-_SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*/config.json", "*/model.safetensors"]
-_PICKLES = ["*.bin", "*/*.bin"]
+_SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model", "*vocab*.txt", "*.bpe")
 
 
-def find_folder(name: str, *, trust_pickle: bool = False) -> Path:
+def find_folder(name: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> Path:
     """Return the folder behind a model's name: the built-in model, a folder, or a hub name."""
     if name == builtin.NAME:
         return builtin.find_minilm()
     folder = Path(name).expanduser()
-    if name.strip() and folder.is_dir():
+    if name.strip() and os.path.isdir(folder):  # noqa: PTH112 - unlike Path's, it takes any text for an answer
         return folder
-    if name.strip() and folder.exists():
+    if name.strip() and os.path.exists(folder):  # noqa: PTH110
         raise ModelError(
             f"{name} is a file; a model is a folder (with config.json and model.safetensors), a hub name or 'minilm'."
         )
@@ -42,24 +43,36 @@ def find_folder(name: str, *, trust_pickle: bool = False) -> Path:
         raise ModelError(
             f"there is no model folder {name!r}. Check the path, or use the built-in model 'minilm'."
         )
-    return _from_hub(name, _SAFE_FILES + (_PICKLES if trust_pickle else []))
+    patterns = [*_SAFE_FILES, *(["*.bin"] if trust_pickle else []), *(["*.py"] if trust_remote_code else [])]
+    return _from_hub(name, patterns, trust_pickle=trust_pickle)
 
 
-def _from_hub(name: str, patterns: list[str]) -> Path:
-    """Take a hub model from the local cache, or download it because the user named it."""
-    from huggingface_hub import snapshot_download
+def _from_hub(name: str, patterns: list[str], *, trust_pickle: bool) -> Path:
+    """Take a hub model from the local cache if it is whole there, or download it because the user named it."""
+    from huggingface_hub import list_repo_files, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         with contextlib.suppress(LocalEntryNotFoundError):
-            return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
-        return Path(snapshot_download(name, allow_patterns=patterns))
+            cached = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
+            if _has_weights(cached, trust_pickle=trust_pickle):
+                return cached
+        folder = Path(snapshot_download(name, allow_patterns=patterns))
+        pickled = [file for file in list_repo_files(name) if file.endswith(".bin")]
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelError(
-            f"no model named {name!r}: it is neither a folder here nor in the local hub cache, and the hub did not "
-            f"give it ({reason}). Check the name, or use the built-in model 'minilm'."
+            f"no model named {name!r}: it is neither a folder here nor whole in the local hub cache, and the hub did "
+            f"not give it ({reason}). Check the name, or use the built-in model 'minilm'."
         ) from error
+    if pickled and not _has_weights(folder, trust_pickle=trust_pickle):
+        raise _pickled(f"{name}/{pickled[0]}")
+    return folder
+
+
+def _has_weights(folder: Path, *, trust_pickle: bool) -> bool:
+    wanted = ["*.safetensors", *(["*.bin"] if trust_pickle else [])]
+    return any(True for pattern in wanted for _ in folder.rglob(pattern))
 
 
 def load_transformer(
@@ -69,7 +82,7 @@ def load_transformer(
     from transformers import AutoConfig, AutoModel
 
     _check_weights(folder, trust_pickle=trust_pickle)
-    with quiet(), _explained(folder):
+    with quiet():
         config = AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
         )
@@ -92,7 +105,12 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
     """Load a checkpoint's fast tokenizer."""
     from transformers import AutoTokenizer
 
-    with quiet(), _explained(folder):
+    if not any(True for pattern in _TOKENIZER_FILES for _ in folder.glob(pattern)):
+        # The library would make up a tokenizer that knows no word.
+        raise ModelError(
+            f"{folder} has no tokenizer: expected tokenizer.json. Save the model with its tokenizer."
+        )
+    with quiet():
         tokenizer = AutoTokenizer.from_pretrained(
             folder, local_files_only=True, trust_remote_code=trust_remote_code
         )
@@ -107,7 +125,7 @@ def set_dropout(config: Any, rate: float) -> None:
     """Set every dropout rate that a model's config has."""
     if not 0.0 <= rate < 1.0:
         raise ConfigError(f"a dropout rate is at least 0 and below 1, not {rate}.")
-    fields = [field for field in _DROPOUT_FIELDS if getattr(config, field, None) is not None]
+    fields = [field for field in DROPOUT_FIELDS if getattr(config, field, None) is not None]
     if not fields:
         raise ModelError(f"a {config.model_type} model has no dropout rate that can be set.")
     for field in fields:
@@ -124,10 +142,7 @@ def _check_weights(folder: Path, *, trust_pickle: bool) -> None:
         name for name in ("pytorch_model.bin", "pytorch_model.bin.index.json") if (folder / name).is_file()
     ]
     if pickled and not trust_pickle:
-        raise ModelError(
-            f"{folder / pickled[0]} is a pickle, which can run code when opened, and there is no model.safetensors. "
-            "Use --trust-pickle (in Python: trust_pickle=True) if you trust where it came from."
-        )
+        raise _pickled(str(folder / pickled[0]))
     if not pickled:
         raise ModelError(f"{folder} has no weights: expected model.safetensors.")
 
@@ -145,13 +160,26 @@ def _check_complete(folder: Path, model: Any, missing: set[str]) -> None:
         model.pooler = None
 
 
+def _pickled(place: str) -> ModelError:
+    return ModelError(
+        f"{place} is a pickle, which can run code when opened, and there is no model.safetensors. "
+        "Use --trust-pickle (in Python: trust_pickle=True) if you trust where it came from."
+    )
+
+
 @contextlib.contextmanager
-def _explained(folder: Path) -> Iterator[None]:
-    """Turn a library's refusal to load a folder into one readable error."""
+def explained(folder: Path) -> Iterator[None]:
+    """Turn whatever a damaged folder makes the libraries raise into one readable error."""
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
-        raise ModelError(f"cannot load {folder}: {error}") from error
+    except UserError:
+        raise
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            reason = "it comes with code of its own. Use --trust-remote-code if you trust where it came from"
+        else:
+            reason = f"{type(error).__name__}: {error}. The model folder is incomplete or damaged"
+        raise ModelError(f"cannot load {folder}: {reason}.") from error
 
 
 @contextlib.contextmanager

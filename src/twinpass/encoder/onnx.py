@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from twinpass.encoder.model import SentenceModel
 from twinpass.encoder.runtime import Forward, evaluating
 from twinpass.errors import ConfigError, MissingExtra
-from twinpass.files import cache_folder, writing
+from twinpass.files import cache_folder, writing_folder
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -30,14 +30,15 @@ class OnnxRuntime:
         if encoder.device.type != "cpu" or precision != "fp32":
             raise ConfigError("the onnx runtime computes in fp32 on a CPU. Use the torch runtime on a GPU.")
         self.encoder = encoder
-        self._loaded: tuple[str, Any] | None = None
+        self._loaded: tuple[list[tuple[int, int]], Any] | None = None
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Forward]:
         """Yield the forward pass of the model as its weights are now."""
-        fingerprint = self.encoder.fingerprint
-        if self._loaded is None or self._loaded[0] != fingerprint:
-            self._loaded = (fingerprint, _open(exported(self.encoder, fingerprint)))
+        # Every change of a weight in place raises its version: cheaper to look at than the weights.
+        state = [(tensor.data_ptr(), tensor._version) for tensor in self.encoder.model.state_dict().values()]
+        if self._loaded is None or self._loaded[0] != state:
+            self._loaded = (state, _open(exported(self.encoder)))
         session = self._loaded[1]
 
         def forward(features: Mapping[str, Tensor]) -> Tensor:
@@ -47,14 +48,14 @@ class OnnxRuntime:
         yield forward
 
 
-def exported(encoder: Encoder, fingerprint: str) -> Path:
+def exported(encoder: Encoder) -> Path:
     """Return the encoder's ONNX file from the cache, exporting it if it is not there yet."""
-    versions = hashlib.sha256(f"{fingerprint} {torch.__version__}".encode()).hexdigest()
-    target = cache_folder("onnx") / f"{versions[:32]}.onnx"
-    if not target.exists():
-        with writing(target) as aside:
-            export(encoder, aside)
-    return target
+    versions = hashlib.sha256(f"{encoder.fingerprint} {torch.__version__}".encode()).hexdigest()
+    folder = cache_folder("onnx") / versions[:32]
+    if not folder.exists():
+        with writing_folder(folder) as aside:  # a large model's weights lie in a second file
+            export(encoder, aside / "model.onnx")
+    return folder / "model.onnx"
 
 
 def export(encoder: Encoder, target: Path) -> None:

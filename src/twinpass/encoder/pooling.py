@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from twinpass.errors import ConfigError
 from twinpass.registry import Registry
 
 Pool = Callable[[Any, Tensor], Tensor]  # (the transformer's output, attention mask) -> (n, width)
@@ -36,6 +37,8 @@ def find_pooler(name: str) -> Pooler:
     if "+" not in name:
         return POOLERS[name]
     parts = [POOLERS[part] for part in name.split("+")]
+    if any(part.head != "none" for part in parts):
+        raise ConfigError(f"pooler {name!r}: a pooler with an MLP cannot be joined with another.")
     return Pooler(
         pool=lambda output, mask: torch.cat([part.pool(output, mask) for part in parts], dim=-1),
         about=" beside ".join(part.about for part in parts),

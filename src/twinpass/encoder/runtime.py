@@ -45,13 +45,15 @@ class TorchRuntime:
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch a model to evaluation mode and back."""
-    before = model.training
+    """Switch a model that is being trained to evaluation mode and back; threads may share one that is not."""
+    if not model.training:
+        yield
+        return
     model.eval()
     try:
         yield
     finally:
-        model.train(before)
+        model.train()
 
 
 def choose_device(name: str) -> torch.device:

@@ -13,35 +13,38 @@ from twinpass.encoder import foreign
 from twinpass.encoder.loading import quiet
 from twinpass.encoder.model import Dense, SentenceModel
 from twinpass.encoder.settings import FILE, Settings, write_settings
+from twinpass.encoder.tokens import Tokens
 from twinpass.files import explaining, writing_folder
 
 
-def save_model(target: Path, model: SentenceModel, tokenizer: Any, settings: Settings) -> None:
+def save_model(target: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
     """Write a new folder whole or not at all; into an existing one, move finished files only."""
     if not target.exists():
         with writing_folder(target) as aside:
-            _write(aside, model, tokenizer, settings)
+            _write(aside, model, tokens, settings)
         return
     with explaining(target):
         aside = Path(tempfile.mkdtemp(prefix=".saving.", dir=target))
         try:
-            _write(aside, model, tokenizer, settings)
+            _write(aside, model, tokens, settings)
             _move_into(aside, target)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _write(folder: Path, model: SentenceModel, tokenizer: Any, settings: Settings) -> None:
+def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
     settings = _write_layers(folder, model, settings)
     transformer: Any = model.transformer
+    before = transformer.config.output_hidden_states
     # sentence-transformers hands on every layer's states only if the config asks for them.
     transformer.config.output_hidden_states = model.pooler.layers is not None
     with quiet():
         transformer.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        tokens.save(folder)
+    transformer.config.output_hidden_states = before
     refusal = foreign.write_foreign_settings(folder, settings, transformer)
     if refusal:
-        warnings.warn(f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=5)
+        warnings.warn(f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=4)
     write_settings(folder, settings)
 
 
@@ -56,11 +59,15 @@ def _write_layers(folder: Path, model: SentenceModel, settings: Settings) -> Set
         names.append(f"{place}_Dense" if isinstance(layer, Dense) else foreign.NORMALIZE)
         if isinstance(layer, Dense):
             foreign.write_layer(folder / names[-1], layer)
-    return replace(settings, head=head, layers=tuple(names))
+    return replace(settings, transformer="", head=head, layers=tuple(names))
 
 
 def _move_into(aside: Path, target: Path) -> None:
-    """Move finished files over their older namesakes, the settings last."""
+    """Move finished files over their older namesakes, the settings last, and leave no weights of another model."""
+    for pattern in ("modules.json", "model*.safetensors", "model.safetensors.index.json"):
+        for old in target.glob(pattern):
+            if not (aside / old.name).exists():
+                old.unlink()
     files = sorted((path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == FILE)
     for path in files:
         place = target / path.relative_to(aside)

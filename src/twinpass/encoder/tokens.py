@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,8 @@ class Tokens:
         accepted = inspect.signature(transformer.forward).parameters
         self.takes_types = "token_type_ids" in accepted and "token_type_ids" in tokenizer.model_input_names
 
-    def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], int]:
-        """Return each text's ids, special tokens included, and how many texts were cut."""
+    def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], list[int]]:
+        """Return each text's ids, special tokens included, and the places of the texts that were cut."""
         prepared = [self._prepare(text) for text in texts]
         backend = self.tokenizer.backend_tokenizer
         with _truncation_lock:
@@ -37,11 +39,22 @@ class Tokens:
             if max_tokens is None:
                 backend.no_truncation()
             else:
-                backend.enable_truncation(max_tokens)
+                backend.enable_truncation(max_tokens, direction=self.tokenizer.truncation_side)
             encodings = backend.encode_batch_fast(prepared)
         # A text without a single token still needs a place to stand.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
-        return ids, sum(1 for encoding in encodings if encoding.overflowing)
+        return ids, [place for place, encoding in enumerate(encodings) if encoding.overflowing]
+
+    def rules(self) -> str:
+        """Return what decides how text becomes ids, as JSON; the limit, which changes by the call, is left out."""
+        backend = json.loads(self.tokenizer.backend_tokenizer.to_str())
+        return json.dumps({**backend, "truncation": None, "padding": None}, sort_keys=True)
+
+    def save(self, folder: Path) -> None:
+        """Write the tokenizer, free of what the last call asked of it."""
+        with _truncation_lock:
+            self.tokenizer.backend_tokenizer.no_truncation()
+            self.tokenizer.save_pretrained(folder)
 
     def pad(self, ids: Sequence[Sequence[int]], *, device: torch.device) -> dict[str, Tensor]:
         """Return the model's inputs, padded on the right to the longest row."""

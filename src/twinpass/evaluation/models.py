@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +60,8 @@ def open_model(
 
 
 def from_encoder(encoder: Any, *, precision: str = "fp32", runtime: str = "torch") -> Model:
-    """Take an Encoder; what its fingerprint leaves out and shapes vectors all the same is added to it."""
-    words = hashlib.sha256(encoder.tokenizer.backend_tokenizer.to_str().encode()).hexdigest()[:16]
-    fingerprint = f"{encoder.fingerprint}-{words}-{precision}-{runtime}-{encoder.max_tokens}"
+    """Take an Encoder; how it is run is added to what it is."""
+    fingerprint = f"{encoder.fingerprint}-{precision}-{runtime}"
     return Model(encoder.name, encoder.encode, fingerprint)
 
 

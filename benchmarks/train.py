@@ -79,7 +79,7 @@ def theirs(rows: Rows, steps: int, batch: int) -> float:
         SentenceTransformerTrainer,
         SentenceTransformerTrainingArguments,
     )
-    from sentence_transformers.losses import MultipleNegativesRankingLoss
+    from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from transformers import TrainerCallback
 
     from twinpass.encoder.builtin import find_minilm

@@ -153,3 +153,13 @@ def test_zero_vectors_have_cosine_zero():
         lambda texts, normalize: np.zeros((2, 4), np.float32), ["a"], ["b"], kind="pairwise"
     )
     assert found.values.tolist() == [0.0]
+
+
+def test_a_first_name_with_a_space_is_a_text():
+    from twinpass.cli.model import ModelOptions
+
+    assert ModelOptions().named(["a dog", "a cat", "water"], least=2) == (
+        "minilm",
+        ["a dog", "a cat", "water"],
+    )
+    assert ModelOptions().named(["mine", "a cat", "water"], least=2) == ("mine", ["a cat", "water"])

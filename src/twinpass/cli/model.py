@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,7 +45,8 @@ class ModelOptions:
         """Split positionals into model and rest: the first is the model if there are more than `least`."""
         if self.model is not None:
             return self.model, list(positionals)
-        if len(positionals) > least:
+        # No name on the hub has a space in it: such a first name is a text, unless it is a folder's.
+        if len(positionals) > least and (" " not in positionals[0] or os.path.isdir(positionals[0])):  # noqa: PTH112
             return positionals[0], list(positionals[1:])
         return DEFAULT_MODEL, list(positionals)
 

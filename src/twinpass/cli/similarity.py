@@ -41,7 +41,8 @@ def similarity(
     """Compare sentences by the cosine of their vectors.
 
     Two texts give one number, more give a matrix. With --matrix or --pairwise the names are files; a single file
-    of two text columns can be compared pairwise. Of more than two names the first is the model; else it is minilm.
+    of two text columns can be compared pairwise. Of more than two names the first is the model,
+    unless it has a space in it; else the model is minilm.
     """
     from twinpass.cli.cosines import compare
 

@@ -126,8 +126,14 @@ def neighbours_section(found: Neighbours) -> Section:
         f"Share of the {found.k} nearest of {found.texts:,} sentences in common; {found.queries:,} queries"
     )
     agreement = table(caption, columns, rows) if rows else ""
+    shown = comparisons_section("Neighbours", found.comparisons)
+    return Section(shown.title, agreement + shown.body)
+
+
+def comparisons_section(title: str, comparisons: Sequence[Comparison]) -> Section:
+    """Queries, and below each its neighbours by every model."""
     legend = notes(["Bold: a neighbour that no other model has among its nearest. The number is the cosine."])
-    return Section("Neighbours", agreement + legend + "".join(map(_comparison, found.comparisons)))
+    return Section(title, legend + "".join(map(_comparison, comparisons)))
 
 
 def _comparison(each: Comparison) -> str:

@@ -11,6 +11,7 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.dev import PAIRS, split_documentation
 from twinpass.cli.model import DEFAULT_MODEL
+from twinpass.cli.training_pages import DEMO_MODELS, write_demo_report
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
@@ -77,7 +78,6 @@ def demo(
     console.log("4/4  asking both models three questions ...")
     texts = list(dict.fromkeys(text for _, text in [*pairs, *held_out]))
     answers = _answers({"base": base, LEARNED: Encoder.load(output / LEARNED, device=console.device)}, texts)
-    console.log(_next_steps(output, time.monotonic() - started))
     document = {
         "protocol": task.protocol,
         "base fingerprint": fingerprint,
@@ -88,6 +88,8 @@ def demo(
     facts = provenance(
         options={"packages": packages, "model": model, "steps": steps, "batch_size": batch_size}
     )
+    write_demo_report(output, document, facts)
+    console.log(_next_steps(output, time.monotonic() - started))
     console.result(facts | document, human=_picture(runs, answers, task.protocol))
 
 
@@ -160,14 +162,13 @@ def _picture(scores: dict[str, dict[str, float]], answers: list[dict[str, Any]],
 def _score_table(scores: dict[str, dict[str, float]], protocol: str) -> Table:
     from rich.table import Table
 
-    titles = {"base": "before", "pairs": "trained on pairs", "dropout": "trained on single sentences"}
     table = Table(title=protocol, title_justify="left")
     table.add_column("model")
     for measure in MEASURES.values():
         table.add_column(measure, justify="right")
     for name, values in scores.items():
         table.add_row(
-            titles[name],
+            DEMO_MODELS[name],
             *(f"{values[key]:.{1 if key in ('score', 'r_at_5', 'mrr') else 3}f}" for key in MEASURES),
         )
     return table
@@ -186,7 +187,7 @@ def _answer_table(answer: dict[str, Any]) -> Table:
 
 def _next_steps(output: Path, seconds: float) -> str:
     return (
-        f"done in {seconds:.0f} s. The models are in {output}. Try next:\n"
+        f"done in {seconds:.0f} s. The models are in {output}; look at {output / 'report.html'}. Try next:\n"
         f'  twinpass similarity {output / LEARNED} "open a file" "read from disk"\n'
         f"  twinpass encode {output / LEARNED} docs: -o vectors.npy\n"
         f"  twinpass train your-sentences.txt -o my-model"

@@ -11,6 +11,7 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.dev import BUILT_IN, PAIRS, open_dev, split_documentation
 from twinpass.cli.model import DEFAULT_MODEL
 from twinpass.cli.run_options import RunOptions, describe_run
+from twinpass.cli.training_pages import write_run_report
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
@@ -84,9 +85,11 @@ def train(
         result = run_training(
             run, evaluate=evaluate, on_event=view.show, rows=rows, resume=resume, overwrite=overwrite
         )
-    console.log(_next_steps(result))
     protocol = evaluate.protocol if evaluate is not None else None
     facts = provenance(options={"run": run, "dev": dev, "preset": preset})
+    if result.finished:
+        write_run_report(result, protocol=protocol, facts=facts)
+    console.log(_next_steps(result))
     console.result(facts | {"protocol": protocol, "result": result}, human=result_table(result, protocol))
     if not result.finished:
         raise typer.Exit(130)
@@ -121,7 +124,8 @@ def _next_steps(result: Result) -> str:
     if not result.finished:
         return f"stopped at step {result.steps}. {result.advice}"
     return (
-        f"{result.advice} Its card is {result.output / 'README.md'}. Try it:\n"
+        f"{result.advice} Its card is {result.output / 'README.md'}, its report {result.output / 'report.html'}. "
+        "Try it:\n"
         f'  twinpass similarity {result.output} "a sentence" "another sentence"\n'
         f"  twinpass encode {result.output} sentences.txt -o vectors.npy"
     )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 
-from twinpass.cli.dev import split_documentation
+import pytest
+
+from twinpass.cli.dev import open_dev, rows_to_learn_from, split_documentation
+from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
+from twinpass.text.corpus import open_corpus
+from twinpass.text.prose import sentences
 
 
 def test_demo_measures_trains_and_answers(run, model, tmp_path, monkeypatch) -> None:
@@ -29,3 +34,33 @@ def test_what_is_held_out_is_never_trained_on(tmp_path, monkeypatch) -> None:
     assert held_out and len(pairs) > 3 * len(held_out)
     assert not {text for pair in pairs for text in pair} & {text for pair in held_out for text in pair}
     assert split_documentation("docs-pairs:rich,click,typer") == (pairs, held_out)
+
+
+@pytest.mark.parametrize("data", ["docs:rich,click", "docs-pairs:rich,click"])
+@pytest.mark.parametrize("dev", ["docs:rich,click,typer", "docs-pairs:rich,click", "docs:rich"])
+def test_no_sentence_of_the_dev_set_is_learned_from(tmp_path, monkeypatch, data: str, dev: str) -> None:
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
+    rows = rows_to_learn_from(data, dev=dev)
+    everything = [row.texts for row in open_corpus(data)]
+    assert rows and set(rows) < set(everything)
+    asked = {text for pair in open_dev(dev).pairs for text in pair}
+    asked |= {sentence for text in asked for sentence in sentences(text)}
+    assert not asked & {text for row in rows for text in row}
+    assert any(asked & set(row) for row in everything)
+
+
+def test_only_the_built_in_corpus_is_held_out_from() -> None:
+    assert rows_to_learn_from("docs:rich", dev=None) is None
+    assert rows_to_learn_from("docs:rich", dev="pairs.csv") is None
+    assert rows_to_learn_from("news.txt", dev="docs:") is None
+
+
+@pytest.mark.parametrize("name", ["pairs/model.safetensors", "dropout/run.json", "dropout", "report.html"])
+def test_demo_overwrites_nothing_but_a_demo(run, tmp_path, name: str) -> None:
+    there = tmp_path / "demo" / name
+    there.parent.mkdir(parents=True)
+    there.write_text(Run(data="docs-pairs:", output=str(there.parent)).to_json())
+    done = run("demo", "-o", tmp_path / "demo")
+    assert done.code == 2 and done.err.count("\n") == 1
+    assert "is already there and no demo wrote it" in done.err and "--output" in done.err
+    assert Run.read(there).data == "docs-pairs:" and len([*(tmp_path / "demo").rglob("*")]) <= 2

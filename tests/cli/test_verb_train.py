@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
+from twinpass.cli.dev import rows_to_learn_from
 from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
@@ -55,6 +56,17 @@ def test_one_column_trains_unsupervised_and_says_why(run, model, texts, dev, tmp
     assert Run.read(out / "run.json").steps == 4
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
     assert sum("loss" in line and "learning_rate" in line for line in lines) == 4
+
+
+def test_built_in_text_is_taught_without_what_the_dev_set_asks(run, model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
+    done = run(
+        "train", "docs:rich,click", "--dev", "docs:rich,click", "-m", model, "-o", tmp_path / "out", *QUICK
+    )
+    assert done.code == 0, done.err
+    kept = len(rows_to_learn_from("docs:rich,click", dev="docs:rich,click"))
+    assert f"{kept:,} rows of docs:rich,click are for training" in done.err
+    assert f"{kept:,} rows of" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:

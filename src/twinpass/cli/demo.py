@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.dev import PAIRS, split_documentation
+from twinpass.cli.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_documentation
 from twinpass.cli.model import DEFAULT_MODEL
 from twinpass.cli.training_pages import DEMO_MODELS, write_demo_report
+from twinpass.errors import ConfigError, OutputError
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ MEASURES = {
     "alignment": "alignment",
     "uniformity": "uniformity",
 }
+DEMO_DATA = "the demo's part of "  # in run.json, where it tells that a demo wrote the folder
 LEARNED = "pairs"  # whose neighbours are shown beside the base model's
 
 
@@ -58,14 +60,12 @@ def demo(
     """
     from twinpass.encoder.encoder import Encoder
     from twinpass.evaluation.dev import PairRetrieval
-    from twinpass.text.docstrings import docs_sentences
 
+    _check_output(output)
     started = time.monotonic()
     console.log("1/4  reading the documentation of the installed Python packages ...")
     pairs, held_out = split_documentation(PAIRS + packages)
-    asked = {text for pair in held_out for text in pair}
-    names = [name for name in packages.split(",") if name]
-    sentences = [text for text in docs_sentences(names) if text not in asked]
+    sentences = rows_to_learn_from(BUILT_IN + packages, dev=PAIRS + packages) or []
     console.log(
         f"     {len(sentences):,} sentences, {len(pairs):,} pairs to learn from, {len(held_out):,} held out"
     )
@@ -73,7 +73,7 @@ def demo(
     base = Encoder.load(model, device=console.device)
     fingerprint = base.fingerprint
     runs = _train_both(
-        console, task, {"pairs": pairs, "dropout": sentences}, output, model, steps, batch_size
+        console, task, {"pairs": pairs, "dropout": sentences}, packages, output, model, steps, batch_size
     )
     console.log("4/4  asking both models three questions ...")
     texts = list(dict.fromkeys(text for _, text in [*pairs, *held_out]))
@@ -93,10 +93,37 @@ def demo(
     console.result(facts | document, human=_picture(runs, answers, task.protocol))
 
 
+def _check_output(output: Path) -> None:
+    """Refuse to overwrite what no demo has written."""
+    folders = [output / name for name in DEMO_MODELS if name != "base"]
+    others = [folder for folder in folders if _holds_files(folder) and not _is_of_a_demo(folder)]
+    if not any(_is_of_a_demo(folder) for folder in folders):
+        others += [place for place in [output / "report.html"] if place.exists()]
+    if others:
+        raise OutputError(
+            f"{others[0]} is already there and no demo wrote it, so the demo leaves it alone. "
+            "Choose another place with --output."
+        )
+
+
+def _holds_files(place: Path) -> bool:
+    return place.is_file() or any(path.is_file() for path in place.rglob("*"))
+
+
+def _is_of_a_demo(folder: Path) -> bool:
+    from twinpass.config import Run
+
+    try:
+        return Run.read(folder / "run.json").data.startswith(DEMO_DATA)
+    except ConfigError:
+        return False
+
+
 def _train_both(
     console: Console,
     task: PairRetrieval,
     data: dict[str, Given],
+    packages: str,
     output: Path,
     model: str,
     steps: int,
@@ -113,6 +140,7 @@ def _train_both(
             f"{number}/4  training on {len(rows):,} {'pairs' if view == 'pairs' else 'sentences'} ..."
         )
         run = Run(
+            data=f"{DEMO_DATA}{PAIRS if view == 'pairs' else BUILT_IN}{packages}",
             model=model,
             output=str(output / view),
             view=view,

@@ -1,7 +1,12 @@
-"""Opening what `--dev` names: scored pairs, pairs to retrieve, or the held-out part of the built-in corpus."""
+"""Opening what `--dev` names: scored pairs, pairs to retrieve, or the held-out part of the built-in corpus.
+
+What is held out is never trained on: the one rule for that is here, for `train` and `demo` alike.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twinpass.errors import InputError
@@ -12,6 +17,9 @@ if TYPE_CHECKING:
 BUILT_IN = "docs:"
 PAIRS = "docs-pairs:"
 MOST_PAIRS = 1_000  # candidates of the built-in retrieval task
+Rows = list[tuple[str, ...]]
+Pairs = list[tuple[str, str]]
+_END = re.compile(r"""(?<=[.!?)"']) """)
 
 
 def open_dev(source: str) -> ScoredPairs | PairRetrieval:
@@ -19,9 +27,8 @@ def open_dev(source: str) -> ScoredPairs | PairRetrieval:
     from twinpass.evaluation.dev import PairRetrieval, ScoredPairs
     from twinpass.text.corpus import open_corpus
 
-    if source.startswith((BUILT_IN, PAIRS)):
-        held_out = split_documentation(source)[1]
-        return PairRetrieval(held_out, source=f"the held-out part of {source}")
+    if _is_built_in(source):
+        return PairRetrieval(_held_out(source)[:MOST_PAIRS], source=f"the held-out part of {source}")
     corpus = open_corpus(source)
     rows: list[Any] = [(row.texts, row.score) for row in corpus]
     if corpus.width != 2:
@@ -34,13 +41,45 @@ def open_dev(source: str) -> ScoredPairs | PairRetrieval:
     return ScoredPairs(pairs, [score for _, score in rows], source=source)
 
 
-def split_documentation(source: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def split_documentation(source: str) -> tuple[Rows, Pairs]:
     """Split the built-in pairs into those to learn from and at most 1,000 held out, always the same way."""
+    kept = _held_out(source)
+    return _learnable(PAIRS + source.partition(":")[2], kept), kept[:MOST_PAIRS]
+
+
+def rows_to_learn_from(data: str, *, dev: str | None, columns: Sequence[str] | None = None) -> Rows | None:
+    """Return the rows of built-in `data` that a built-in `dev` does not ask for; None where not both are."""
+    if dev is None or not _is_built_in(dev) or not _is_built_in(data):
+        return None
+    kept = _held_out(data)
+    if data.partition(":")[2] != dev.partition(":")[2]:
+        kept += _held_out(dev)
+    return _learnable(data, kept, columns)
+
+
+def _learnable(data: str, kept: Pairs, columns: Sequence[str] | None = None) -> Rows:
+    """Leave out every row with a text that stands in the pairs kept from training, whole or as one sentence."""
+    from twinpass.text.corpus import open_corpus
+
+    asked = {stretch for pair in kept for text in pair for stretch in _stretches(text)}
+    return [row.texts for row in open_corpus(data, columns=columns) if not asked.intersection(row.texts)]
+
+
+def _held_out(source: str) -> Pairs:
+    """Return every pair kept from training in the packages that a built-in source names."""
     from twinpass.text.docstrings import docs_pairs, held_out
 
     packages = [name for name in source.partition(":")[2].split(",") if name]
-    pairs = docs_pairs(packages)
-    kept = [pair for pair in pairs if held_out(pair)]
-    # A summary or description that is learned from must not be asked for.
-    asked = {text for pair in kept for text in pair}
-    return [pair for pair in pairs if not asked.intersection(pair)], kept[:MOST_PAIRS]
+    return [pair for pair in docs_pairs(packages) if held_out(pair)]
+
+
+def _stretches(text: str) -> Iterator[str]:
+    """Yield every stretch of a text that can be one of its sentences, wherever the corpus cut them."""
+    pieces = _END.split(text)
+    for first in range(len(pieces)):
+        for end in range(first + 1, len(pieces) + 1):
+            yield " ".join(pieces[first:end])
+
+
+def _is_built_in(source: str) -> bool:
+    return source.startswith((BUILT_IN, PAIRS))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.dev import BUILT_IN, PAIRS, open_dev, split_documentation
+from twinpass.cli.dev import open_dev, rows_to_learn_from
 from twinpass.cli.model import DEFAULT_MODEL
 from twinpass.cli.run_options import RunOptions, describe_run
 from twinpass.cli.training_pages import write_run_report
@@ -96,13 +96,10 @@ def train(
 
 
 def _without_held_out(console: Console, run: Run, dev: str | None) -> Any:
-    """Keep the held-out part of the built-in pairs out of training where it is also the dev set."""
-    if dev is None or not dev.startswith((BUILT_IN, PAIRS)) or not run.data.startswith(PAIRS):
-        return None
-    rows, held_out = split_documentation(run.data)
-    console.log(
-        f"{len(rows):,} pairs of {run.data} are for training; {len(held_out):,} are held out for {dev}"
-    )
+    """Keep what a built-in dev set asks for out of built-in training text."""
+    rows = rows_to_learn_from(run.data, dev=dev, columns=run.columns)
+    if rows is not None:
+        console.log(f"{len(rows):,} rows of {run.data} are for training; what {dev} asks for is held out")
     return rows
 
 

@@ -64,3 +64,10 @@ def test_demo_overwrites_nothing_but_a_demo(run, tmp_path, name: str) -> None:
     assert done.code == 2 and done.err.count("\n") == 1
     assert "is already there and no demo wrote it" in done.err and "--output" in done.err
     assert Run.read(there).data == "docs-pairs:" and len([*(tmp_path / "demo").rglob("*")]) <= 2
+
+
+def test_a_run_that_cannot_be_read_is_no_demo(run, tmp_path) -> None:
+    (tmp_path / "demo" / "pairs").mkdir(parents=True)
+    (tmp_path / "demo" / "pairs" / "run.json").write_bytes(b"\xff\xfe")
+    done = run("demo", "-o", tmp_path / "demo")
+    assert done.code == 2 and "no demo wrote it" in done.err

@@ -115,7 +115,7 @@ def _is_of_a_demo(folder: Path) -> bool:
 
     try:
         return Run.read(folder / "run.json").data.startswith(DEMO_DATA)
-    except ConfigError:
+    except (ConfigError, ValueError):  # ValueError: not even text
         return False
 
 

@@ -35,6 +35,7 @@ MEASURES = {
     "uniformity": "uniformity",
 }
 DEMO_DATA = "the demo's part of "  # in run.json, where it tells that a demo wrote the folder
+SEARCHED = 4_000  # descriptions that the questions are asked of, at most
 LEARNED = "pairs"  # whose neighbours are shown beside the base model's
 
 
@@ -76,7 +77,8 @@ def demo(
         console, task, {"pairs": pairs, "dropout": sentences}, packages, output, model, steps, batch_size
     )
     console.log("4/4  asking both models three questions ...")
-    texts = list(dict.fromkeys(text for _, text in [*pairs, *held_out]))
+    texts = list(dict.fromkeys(text for _, text in [*held_out, *pairs]))
+    texts = texts[:: -(-len(texts) // SEARCHED)]  # evenly over the packages: encoding all would take minutes
     answers = _answers({"base": base, LEARNED: Encoder.load(output / LEARNED, device=console.device)}, texts)
     document = {
         "protocol": task.protocol,
@@ -132,6 +134,7 @@ def _train_both(
     """Train on pairs, then on single sentences, each from the same base; return the scores of all three."""
     from twinpass.cli.training_view import TrainingView
     from twinpass.config import Run
+    from twinpass.evaluation.dev import PairRetrieval
     from twinpass.training.loop import train
 
     found: dict[str, dict[str, float]] = {}
@@ -153,8 +156,9 @@ def _train_both(
             seed=console.seed,
             device=console.device,
         )
+        evaluate = PairRetrieval(task.pairs, source=task.source, known=found.get("base"))
         with TrainingView(console) as view_of_it:
-            result = train(run, evaluate=task, on_event=view_of_it.show, rows=rows, overwrite=True)
+            result = train(run, evaluate=evaluate, on_event=view_of_it.show, rows=rows, overwrite=True)
         if not result.finished:
             raise KeyboardInterrupt
         found.setdefault("base", result.before)

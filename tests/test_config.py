@@ -124,3 +124,9 @@ def test_an_impossible_run_is_refused(fields: dict[str, object], says: str) -> N
 
 def test_the_dot_product_is_allowed_without_a_temperature() -> None:
     assert Run(similarity="dot").check().similarity == "dot"
+
+
+def test_a_run_that_is_not_text_is_explained(tmp_path) -> None:
+    (tmp_path / "run.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="this is not text"):
+        Run.read(tmp_path / "run.json")

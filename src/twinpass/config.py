@@ -29,6 +29,9 @@ class Run:
     # What is read, and where the model goes.
     data: str = _option("", "Training text: a file, folder, glob, '-' or 'docs:'.")
     columns: tuple[str, ...] | None = _option(None, "The text columns, by name or position.")
+    header: bool | None = _option(
+        None, "Whether a table's first row names its columns; by default it is seen."
+    )
     skip_bad_rows: bool = _option(False, "Leave unreadable rows out instead of stopping at the first.")
     model: str = _option("minilm", "The model to start from: 'minilm', a folder or a cached hub name.")
     output: str = _option("", "The folder that receives the model, its log and its checkpoints.")
@@ -138,6 +141,8 @@ class Run:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError(f"cannot read a run from {path}: {error.strerror}.") from error
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: a run is a JSON object, and this is not text.") from error
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
 

@@ -147,3 +147,11 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(run, model, tex
     done = run("train", texts, "-m", model, "-o", broken, "--resume", *arguments)
     assert done.code == 0, done.err
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
+
+
+def test_a_header_of_unknown_names_can_be_told(run, model, tmp_path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("one,two\n" + "".join(f"{a} {b},{b} {a}\n" for a, b in itertools.pairwise(WORDS)))
+    for flag, rows in (("--header", len(WORDS) - 1), ("--no-header", len(WORDS))):
+        done = run("train", table, "-m", model, "-o", tmp_path / flag, flag, *QUICK)
+        assert done.code == 0 and f"{rows} rows" in done.err

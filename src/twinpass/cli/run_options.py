@@ -22,7 +22,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Any, Any]:
     help = field.metadata["help"] + (f" One of {choices}." if choices else "")
     help += f" [{'; '.join(details)}]" if details else ""
     long = "--" + field.name.replace("_", "-")
-    names = [f"{long}/--no-{long[2:]}"] if hint is bool else [long]
+    names = [f"{long}/--no-{long[2:]}"] if hint in (bool, bool | None) else [long]
     names += [SHORT_NAMES[field.name]] if field.name in SHORT_NAMES else []
     annotation = Annotated[hint | None, typer.Option(*names, help=help, show_default=False)]
     return field.name, annotation, dataclasses.field(default=None)

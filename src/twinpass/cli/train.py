@@ -107,7 +107,7 @@ def _report_leakage(console: Console, run: Run, evaluation: str) -> None:
     from twinpass.text.corpus import open_corpus
     from twinpass.training.care import leakage
 
-    training = open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows)
+    training = open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
     found = leakage(training, open_corpus(evaluation))
     console.log(
         f"leakage: {found.sentences:,} of {found.of_sentences:,} sentences of {evaluation}, and {found.rows:,} of "

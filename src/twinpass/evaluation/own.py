@@ -20,6 +20,7 @@ from twinpass.evaluation.results import TaskResult
 from twinpass.evaluation.retrieval import query_values
 from twinpass.text.corpus import Corpus, open_corpus
 from twinpass.text.docstrings import docs_pairs, held_out
+from twinpass.text.sources import is_folder
 
 MOST_DOCS = 1000  # held-out pairs of the built-in corpus, as in training's dev set
 
@@ -33,7 +34,7 @@ def own_job(
         packages = [name for name in place.split(",") if name]
         pairs = [pair for pair in docs_pairs(packages) if held_out(pair)][:MOST_DOCS]
         return _retrieval_job(source, pool_pairs(pairs), settings, files={source: None})
-    if kind == "retrieval" and Path(place).is_dir():
+    if kind == "retrieval" and is_folder(place):
         return _retrieval_job(source, read_folder(Path(place)), settings, files={place: None})
     corpus = open_corpus(place, columns=columns, score=score)
     if corpus.width != 2:

@@ -135,7 +135,7 @@ def _open_rows(run: Run, rows: Given | None) -> Rows:
         return InMemory(rows)
     if not run.data:
         raise ConfigError("a run needs training text. Name a file, or use the built-in corpus 'docs:'.")
-    return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows)
+    return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
 
 
 def _read_data(run: Run, text: Rows, encoder: Encoder) -> TrainingData:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twinpass.errors import InputError
+from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
 
 if TYPE_CHECKING:
     from twinpass.evaluation.dev import PairRetrieval, ScoredPairs
 
 BUILT_IN = "docs:"
 PAIRS = "docs-pairs:"
-MOST_PAIRS = 1_000  # candidates of the built-in retrieval task
 Rows = list[tuple[str, ...]]
 Pairs = list[tuple[str, str]]
 _END = re.compile(r"""(?<=[.!?)"']) """)
@@ -28,7 +28,7 @@ def open_dev(source: str) -> ScoredPairs | PairRetrieval:
     from twinpass.text.corpus import open_corpus
 
     if _is_built_in(source):
-        return PairRetrieval(_held_out(source)[:MOST_PAIRS], source=f"the held-out part of {source}")
+        return PairRetrieval(_held_out(source)[:MOST_CANDIDATES], source=f"the held-out part of {source}")
     corpus = open_corpus(source)
     rows: list[Any] = [(row.texts, row.score) for row in corpus]
     if corpus.width != 2:
@@ -44,7 +44,7 @@ def open_dev(source: str) -> ScoredPairs | PairRetrieval:
 def split_documentation(source: str) -> tuple[Rows, Pairs]:
     """Split the built-in pairs into those to learn from and at most 1,000 held out, always the same way."""
     kept = _held_out(source)
-    return _learnable(PAIRS + source.partition(":")[2], kept), kept[:MOST_PAIRS]
+    return _learnable(PAIRS + source.partition(":")[2], kept), kept[:MOST_CANDIDATES]
 
 
 def rows_to_learn_from(data: str, *, dev: str | None, columns: Sequence[str] | None = None) -> Rows | None:
@@ -67,10 +67,8 @@ def _learnable(data: str, kept: Pairs, columns: Sequence[str] | None = None) -> 
 
 def _held_out(source: str) -> Pairs:
     """Return every pair kept from training in the packages that a built-in source names."""
-    from twinpass.text.docstrings import docs_pairs, held_out
-
     packages = [name for name in source.partition(":")[2].split(",") if name]
-    return [pair for pair in docs_pairs(packages) if held_out(pair)]
+    return held_out_pairs(packages)
 
 
 def _stretches(text: str) -> Iterator[str]:

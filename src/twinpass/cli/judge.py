@@ -98,16 +98,7 @@ def open_judged(name: str, chosen: ModelOptions, console: Console) -> Model:
     from twinpass.evaluation.models import open_model
 
     console.log(f"loading {name} ...")
-    return open_model(
-        name,
-        pooler=chosen.pooler,
-        device=console.device,
-        precision=chosen.precision,
-        runtime=chosen.runtime,
-        max_tokens=chosen.max_tokens,
-        trust_pickle=chosen.trust_pickle,
-        trust_remote_code=chosen.trust_remote_code,
-    )
+    return open_model(name, **chosen.loading(console))
 
 
 def write_text(target: Path, text: str) -> None:

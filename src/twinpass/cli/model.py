@@ -55,16 +55,19 @@ class ModelOptions:
         from twinpass.encoder.encoder import Encoder
 
         console.log(f"loading {name} ...")
-        return Encoder.load(
-            name,
-            pooler=self.pooler,
-            device=console.device,
-            precision=self.precision,
-            runtime=self.runtime,
-            max_tokens=self.max_tokens,
-            trust_pickle=self.trust_pickle,
-            trust_remote_code=self.trust_remote_code,
-        )
+        return Encoder.load(name, **self.loading(console))
+
+    def loading(self, console: Console) -> dict[str, Any]:
+        """Return the options as whatever loads a model takes them."""
+        return {
+            "pooler": self.pooler,
+            "device": console.device,
+            "precision": self.precision,
+            "runtime": self.runtime,
+            "max_tokens": self.max_tokens,
+            "trust_pickle": self.trust_pickle,
+            "trust_remote_code": self.trust_remote_code,
+        }
 
     def described(self) -> dict[str, Any]:
         """Return the options that shape the vectors, for a result's provenance."""

@@ -14,6 +14,7 @@ from twinpass.evaluation.features import Encode
 from twinpass.evaluation.models import Model, open_model
 from twinpass.evaluation.once import checked_vectors
 from twinpass.evaluation.results import SCALE, Score, TaskResult
+from twinpass.vectors import unit
 
 Vectors = npt.NDArray[np.float32]
 
@@ -39,11 +40,11 @@ class MtebEncoder:
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
         """Return the cosine of each vector of one side with each of the other."""
-        return _unit(embeddings1) @ _unit(embeddings2).T
+        return _rows(embeddings1) @ _rows(embeddings2).T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
         """Return the cosine of first with first, and so on."""
-        cosines: Vectors = (_unit(embeddings1) * _unit(embeddings2)).sum(axis=1)
+        cosines: Vectors = (_rows(embeddings1) * _rows(embeddings2)).sum(axis=1)
         return cosines
 
     @property
@@ -100,9 +101,6 @@ def run_task(model: Model, task: Any) -> TaskResult:
     )
 
 
-def _unit(vectors: Any) -> Vectors:
-    array = np.asarray(vectors, dtype=np.float32)
-    array = array[None] if array.ndim == 1 else array
-    norms = np.linalg.norm(array, axis=1, keepdims=True)
-    unit: Vectors = array / np.maximum(norms, np.finfo(np.float32).tiny)
-    return unit
+def _rows(vectors: Any) -> Vectors:
+    """Return one vector or many as unit rows."""
+    return unit(np.atleast_2d(np.asarray(vectors, dtype=np.float32)))

@@ -19,10 +19,8 @@ from twinpass.evaluation.questions import Question, pool_pairs, read_folder
 from twinpass.evaluation.results import TaskResult
 from twinpass.evaluation.retrieval import query_values
 from twinpass.text.corpus import Corpus, open_corpus
-from twinpass.text.docstrings import docs_pairs, held_out
+from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
 from twinpass.text.sources import is_folder
-
-MOST_DOCS = 1000  # held-out pairs of the built-in corpus, as in training's dev set
 
 
 def own_job(
@@ -32,7 +30,7 @@ def own_job(
     kind, _, place = source.partition(":")
     if kind in ("docs-pairs", "docs"):
         packages = [name for name in place.split(",") if name]
-        pairs = [pair for pair in docs_pairs(packages) if held_out(pair)][:MOST_DOCS]
+        pairs = held_out_pairs(packages)[:MOST_CANDIDATES]
         return _retrieval_job(source, pool_pairs(pairs), settings, files={source: None})
     if kind == "retrieval" and is_folder(place):
         return _retrieval_job(source, read_folder(Path(place)), settings, files={place: None})

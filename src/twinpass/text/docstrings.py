@@ -22,6 +22,7 @@ from twinpass.text.rows import SAMPLE, BadRows, Record
 # Isolated (-I, -S), so that no file of the folder we are in is taken for a module; the standard library stands
 # first on the path, and we are all that is added to it.
 CHILD = "import sys; sys.path.append(sys.argv[1]); from twinpass.text.extraction import answer; answer()"
+MOST_CANDIDATES = 1_000  # held-out pairs that the built-in retrieval task asks for, at most
 WORTH_A_PROCESS = 4_000_000  # bytes of source; less is parsed sooner than a process starts
 
 
@@ -55,6 +56,11 @@ class DocsTable:
     def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
         """Yield the wanted columns of every row."""
         return ((number, [row[at] for at in wanted]) for number, row in enumerate(self._rows, 1))
+
+
+def held_out_pairs(packages: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Return the pairs kept from training, from which the built-in retrieval task takes its candidates."""
+    return [pair for pair in docs_pairs(packages) if held_out(pair)]
 
 
 def held_out(pair: tuple[str, str]) -> bool:

@@ -71,6 +71,8 @@ class Encoder:
         self.settings = settings
         self.name = name
         self.device = device
+        self.precision = precision
+        self.runtime_name = runtime
         self.runtime = make_runtime(runtime, self, precision=precision)
         self.truncated = 0
 
@@ -181,6 +183,22 @@ class Encoder:
             raise InputError("expected texts, got a single string. Pass a list of one.")
         return self.tokens.ids(texts, max_tokens=self._limit(max_tokens))[0]
 
+    def encode_ids(
+        self,
+        ids: Sequence[Sequence[int]],
+        *,
+        token_budget: int = TOKEN_BUDGET,
+        advance: Callable[[int], None] = lambda count: None,
+    ) -> Vectors:
+        """Return a vector for each row of token ids, as `tokenize` gives them, in batches of near-equal length."""
+        batches = cut(np.fromiter(map(len, ids), np.int64, len(ids)), token_budget=token_budget)
+        vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
+        with self.runtime.session() as forward:
+            for batch in batches:
+                vectors[batch] = forward(self.pad([ids[place] for place in batch])).cpu().numpy()
+                advance(len(batch))
+        return vectors
+
     def pad(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Return the model's inputs for rows of token ids, on the model's device."""
         return self.tokens.pad(ids, device=self.device)
@@ -237,13 +255,7 @@ class Encoder:
     ) -> tuple[Vectors, list[int]]:
         """Encode texts in batches of near-equal length, vectors in order; also return which texts were cut."""
         ids, cut_places = self.tokens.ids(texts, max_tokens=limit)
-        batches = cut(np.fromiter(map(len, ids), np.int64, len(ids)), token_budget=TOKEN_BUDGET)
-        vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
-        with self.runtime.session() as forward:
-            for batch in batches:
-                vectors[batch] = forward(self.pad([ids[place] for place in batch])).cpu().numpy()
-                advance(len(batch))
-        return vectors, cut_places
+        return self.encode_ids(ids, advance=advance), cut_places
 
     def _report_truncation(self, texts: int, limit: int | None) -> None:
         if self.truncated:

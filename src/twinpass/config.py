@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from twinpass.errors import ConfigError
+from twinpass.positive import read_positive
 from twinpass.registry import Registry, suggest
 
 
@@ -45,14 +46,23 @@ class Run:
         source="Sections 3 and 4",
         choices=("auto", "dropout", "pairs", "triplets"),
     )
+    positive: str | None = _option(
+        None,
+        "Make each sentence's positive: crop:10, delete:20 (per cent), delete-one, synonym, mlm:15, or one of the "
+        "next sentences, next:1 or next:3.",
+        source="Tables 1 and 2",
+    )
+    wordnet: str | None = _option(
+        None, "The folder of WordNet's files, for synonyms; by default it is looked for."
+    )
     share_dropout_mask: bool = _option(
         False, "One pass used as both views: the row 'fixed 0.1'.", source="Table 3"
     )
     dropout: float | None = _option(None, "Dropout rate; by default the model's own (0.1).", source="Table 3")
     pooler: str | None = _option(
         None,
-        "How token states become one vector; by default the model's own, or else cls_mlp_train for the "
-        "dropout view and cls_mlp for the others.",
+        "How token states become one vector; by default the model's own, or else cls_mlp_train for single "
+        "sentences and cls_mlp for pairs and triplets.",
         source="Table 6",
     )
     dual_encoder: bool = _option(
@@ -221,6 +231,13 @@ def _check_values(run: Run) -> None:
 
 
 def _check_combinations(run: Run) -> None:
+    if run.positive is not None:
+        read_positive(run.positive)
+        _require(
+            run.view != "triplets" and not run.share_dropout_mask,
+            "positive makes pairs of single sentences, so it goes with neither the triplets view nor "
+            "share_dropout_mask. Drop one.",
+        )
     _require(
         not run.share_dropout_mask or run.view in ("auto", "dropout"),
         f"share_dropout_mask uses one pass as both views, so it needs the dropout view, not {run.view!r}.",

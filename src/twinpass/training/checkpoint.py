@@ -35,7 +35,7 @@ from twinpass.training.events import Scores
 FOLDER = "checkpoints"
 SECOND = "second"  # where the other encoder of a dual encoder lies
 # Settings a resumed run may change: where things lie and how often they are saved.
-MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "model"}
+MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "model", "wordnet"}
 
 
 @dataclass

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
+from twinpass.text.positives import WithPositives, choose
 from twinpass.text.rows import Row
 from twinpass.training.care import lexical_overlap
 
@@ -76,7 +77,7 @@ class TrainingData:
     tokens: NDArray[np.int32]
     ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of held row p is p * width + k
     keys: NDArray[np.uint64]  # (held rows, width)
-    overlap: float | None  # mean lexical overlap of (first, second) columns, where there are two
+    overlap: float | None  # mean lexical overlap of the first two columns, over the first rows held
 
     def __len__(self) -> int:
         return self.rows
@@ -110,8 +111,9 @@ def read_data(
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []
     keys: list[NDArray[np.uint64]] = []
-    overlap = lexical_overlap(row.texts for row in islice(rows, OVERLAP_ROWS)) if rows.width > 1 else None
+    first: list[tuple[str, ...]] = []
     for window in _windows(rows, held):
+        first += window[: OVERLAP_ROWS - len(first)]
         texts = list(chain.from_iterable(window))
         ids = _tokenize_distinct(texts, tokenize)
         lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
@@ -119,6 +121,7 @@ def read_data(
         keys.append(np.fromiter(map(text_key, texts), np.uint64, len(texts)))
     table = np.concatenate(keys).reshape(-1, rows.width)
     _check_learnable(table, rows.source)
+    overlap = lexical_overlap(first) if rows.width > 1 else None
     return TrainingData(
         total or len(table), held, np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap
     )
@@ -126,7 +129,7 @@ def read_data(
 
 def count_rows(rows: Rows) -> int:
     """Return how many rows there are."""
-    return sum(1 for _ in rows)
+    return rows.count() if isinstance(rows, WithPositives) else sum(1 for _ in rows)
 
 
 def text_key(text: str) -> int:
@@ -172,26 +175,21 @@ class Batches:
 
 def find_rows(rows: Rows, wanted: Iterable[int], *, most: int = 5) -> list[str]:
     """Return "file:line: text" for rows by number, by reading again; at most so many."""
-    numbers = set(islice(sorted(wanted), most))
-    found = ((place, row) for place, row in enumerate(rows) if place in numbers)
-    return [f"{row.where}: {' | '.join(row.texts)[:200]}" for _, row in islice(found, len(numbers))]
+    found = _select(rows, islice(sorted(set(wanted)), most))
+    return [f"{row.where}: {' | '.join(row.texts)[:200]}" for row in found]
 
 
 def _windows(rows: Rows, held: NDArray[np.int64] | None) -> Iterator[list[tuple[str, ...]]]:
-    stream = iter(rows) if held is None else _only(rows, iter(held.tolist()))
+    stream = _select(rows, None if held is None else held.tolist())
     while window := [row.texts for row in islice(stream, WINDOW)]:
         yield window
 
 
-def _only(rows: Rows, held: Iterator[int]) -> Iterator[Row]:
-    """Yield the rows whose numbers are held, reading no further than the last of them."""
-    wanted = next(held, None)
-    for number, row in enumerate(rows):
-        if wanted is None:
-            return
-        if number == wanted:
-            yield row
-            wanted = next(held, None)
+def _select(rows: Rows, numbers: Iterable[int] | None) -> Iterator[Row]:
+    """Yield the rows of these numbers (rising), or all; where positives are made, only theirs are."""
+    if isinstance(rows, WithPositives):
+        return rows.only(numbers)
+    return iter(rows) if numbers is None else (row for _, row in choose(rows, numbers))
 
 
 def _tokenize_distinct(texts: Sequence[str], tokenize: Tokenize) -> list[list[int]]:

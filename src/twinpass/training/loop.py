@@ -168,9 +168,10 @@ def _check_finite(
 
 def _introduce(parts: Parts) -> Started:
     columns = {1: "one text column", 2: "two text columns", 3: "three text columns"}[parts.data.width]
+    made, source = parts.run.positive, parts.rows.source
     return Started(
         view=parts.run.view,
-        why=f"{parts.rows.source} has {columns}",
+        why=f"{source} has {columns}" if made is None else f"positives of {source} are made by {made}",
         pooler=parts.encoder.pooler,
         rows=len(parts.data),
         steps=parts.steps,

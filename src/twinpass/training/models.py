@@ -101,4 +101,5 @@ def _pooler(run: Run) -> str | None:
     folder = find_folder(run.model, trust_pickle=run.trust_pickle)
     if read_settings(folder) or read_foreign_settings(folder):
         return None
-    return "cls_mlp_train" if run.view == "dropout" else "cls_mlp"
+    supervised = run.view != "dropout" and run.positive is None
+    return "cls_mlp" if supervised else "cls_mlp_train"

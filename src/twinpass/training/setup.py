@@ -24,6 +24,7 @@ from twinpass.training.generators import restore_states
 from twinpass.training.journal import FILE as LOG
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.models import load_encoders, load_mlm, make_optimizer, name_parameters, token_limit
+from twinpass.training.positives import add_positives
 from twinpass.training.processes import Processes
 
 Given = Sequence[str] | Sequence[tuple[str, ...]]
@@ -65,7 +66,10 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
     output = _open_output(run, resume=resume, overwrite=overwrite)
     processes, device = _start_processes(run)
     text: Rows = _open_rows(run, rows)
-    run = run.replace(view=choose_view(run.view, width=text.width, source=text.source)).check()
+    if run.positive is not None:
+        text = add_positives(text, run, model=run.model if encoder is None else encoder.name, device=device)
+    view = run.view if run.positive is None else "auto"
+    run = run.replace(view=choose_view(view, width=text.width, source=text.source)).check()
     folder = checkpoint.newest(output) if resume else None
     encoders = load_encoders(run, device, encoder, folder)
     run = run.replace(pooler=encoders[0].pooler)

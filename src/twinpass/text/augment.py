@@ -1,0 +1,85 @@
+"""Augmentations of Table 1: what a random discrete operator g makes of a sentence's words.
+
+A word is what stands between spaces. Each operator takes a sentence and a generator; one that has nothing to change
+returns the sentence as it is, and none returns an empty one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from numpy.random import Generator
+
+Operator = Callable[[str, Generator], str]
+Synonyms = Callable[[str], Sequence[str]]
+
+_CORE = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
+
+
+def crop(percent: int) -> Operator:
+    """Keep one random stretch of (100 - percent) % of the words, at least one."""
+
+    def cropped(text: str, random: Generator) -> str:
+        words = text.split()
+        kept = max(1, len(words) - share(percent, len(words)))
+        if kept >= len(words):
+            return text
+        start = int(random.integers(len(words) - kept + 1))
+        return " ".join(words[start : start + kept])
+
+    return cropped
+
+
+def delete(percent: int) -> Operator:
+    """Delete exactly percent % of the words, chosen at random; one always stays."""
+    return lambda text, random: _without(text, random, lambda words: share(percent, words))
+
+
+def delete_one(text: str, random: Generator) -> str:
+    """Delete one word, unless it is the only one."""
+    return _without(text, random, lambda words: 1)
+
+
+def replace_by_synonym(synonyms: Synonyms) -> Operator:
+    """Replace one random word that has a synonym by one of its synonyms."""
+
+    def replaced(text: str, random: Generator) -> str:
+        words = text.split()
+        # In random order, so that only as many words are looked up as it takes to find one.
+        for place in random.permutation(len(words)):
+            before, core, after = split_word(words[place])
+            if core and (found := sorted(synonyms(core))):
+                synonym = found[int(random.integers(len(found)))]
+                words[place] = before + like(core, synonym) + after
+                return " ".join(words)
+        return text
+
+    return replaced
+
+
+def share(percent: int, count: int) -> int:
+    """Return percent % of a number of words, rounded half up: for few words it is none."""
+    return (percent * count + 50) // 100
+
+
+def split_word(word: str) -> tuple[str, str, str]:
+    """Split a word into the punctuation before it, its core and the punctuation after it."""
+    match = _CORE.fullmatch(word)
+    return match.group(1, 2, 3) if match else ("", word, "")
+
+
+def like(original: str, word: str) -> str:
+    """Give a word the case of the one it stands in for: all capitals, a capital first, or its own."""
+    if len(original) > 1 and original.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if original[:1].isupper() else word
+
+
+def _without(text: str, random: Generator, count: Callable[[int], int]) -> str:
+    words = text.split()
+    dropped = min(count(len(words)), len(words) - 1)
+    if dropped <= 0:
+        return text
+    kept = sorted(random.permutation(len(words))[dropped:].tolist())
+    return " ".join(words[place] for place in kept)

@@ -19,6 +19,8 @@ ENABLES = {
     "onnx": "faster encoding on a CPU (--runtime)",
     "hub": "data sets of the Hugging Face hub (hf:owner/name)",
     "tensorboard": "the training log in TensorBoard (--tensorboard)",
+    "milvus": "an index on Milvus, beyond one machine (--engine milvus)",
+    "ray": "encoding on many machines (--engine ray)",
     "test": "this project's own tests",
     "bench": "this project's own benchmarks",
 }

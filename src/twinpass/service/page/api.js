@@ -1,0 +1,43 @@
+// The service behind the page: JSON over HTTP, from the same origin.
+
+import { askForKey, storedKey } from "./key.js";
+
+export class ServiceError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export function get(path, { signal } = {}) {
+  return call(path, { signal });
+}
+
+export function post(path, body, { signal } = {}) {
+  const headers = { "content-type": "application/json" };
+  return call(path, { method: "POST", body: JSON.stringify(body), headers, signal });
+}
+
+async function call(path, options) {
+  const key = storedKey();
+  const headers = { ...options.headers, ...(key && { authorization: `Bearer ${key}` }) };
+  const response = await reach(path, { ...options, headers });
+  if (response.status === 401 && await anotherKey(key)) return call(path, options);
+  const answer = await response.json().catch(() => null);
+  if (response.ok && answer !== null) return answer;
+  throw new ServiceError(answer?.error?.message ?? `The service answered with status ${response.status}.`, response.status);
+}
+
+async function reach(path, options) {
+  try {
+    return await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ServiceError("The service does not answer. Is twinpass serve still running?", 0);
+  }
+}
+
+async function anotherKey(sent) {
+  // Another request may have been given a key while this one was under way.
+  return storedKey() !== sent || askForKey({ refused: sent !== null });
+}

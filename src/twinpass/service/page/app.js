@@ -1,0 +1,41 @@
+// The page: four tabs over one service.
+
+import { startCompare } from "./compare.js";
+import { showCorpus, startCorpus } from "./corpus.js";
+import { find } from "./dom.js";
+import { indexInfo, modelName } from "./facts.js";
+import { startMatrix } from "./matrix.js";
+import { readPlace, writePlace } from "./place.js";
+import { resumeSearch, startSearch } from "./search.js";
+import { showTab, startTabs } from "./tabs.js";
+
+const OPENED = { search: resumeSearch, corpus: showCorpus };
+
+startTabs((tab) => {
+  writePlace({ tab, query: tab === "search" ? find("#query").value.trim() : "" }, { step: true });
+  open();
+});
+startSearch();
+startMatrix();
+startCompare();
+startCorpus();
+addEventListener("popstate", open);
+open();
+introduce();
+
+function open() {
+  const { tab } = readPlace();
+  showTab(tab);
+  OPENED[tab]?.();
+}
+
+async function introduce() {
+  const line = find("#served");
+  try {
+    const [name, info] = [await modelName(), await indexInfo()];
+    line.textContent = info === null ? `${name} · no index` : `${name} · ${Number(info.count).toLocaleString("en")} texts`;
+    document.title = `twinpass: ${name}`;
+  } catch {
+    line.textContent = "not connected"; // the panel in view says why
+  }
+}

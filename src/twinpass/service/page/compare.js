@@ -1,0 +1,97 @@
+// Two sentences, their cosine, and what it says.
+
+import { post } from "./api.js";
+import { find, make } from "./dom.js";
+import { analysis, indexInfo } from "./facts.js";
+import { statusOf } from "./status.js";
+import { debounced, latest } from "./timing.js";
+
+// Rough: what a cosine means differs from model to model, and the page says so.
+const BANDS = [
+  [0.85, "They say nearly the same."],
+  [0.65, "They have much in common."],
+  [0.4, "They are related."],
+  [0.2, "They have little in common."],
+  [-1, "They have nothing to do with each other."],
+];
+const EXAMPLE = ["How do I read a file line by line?", "Iterate over the rows of a text document."];
+
+const fields = [find("#first"), find("#second")];
+const status = statusOf(find("#compare"));
+
+export function startCompare() {
+  for (const field of fields) field.addEventListener("input", debounced(300, compare));
+  find("#compare-example").addEventListener("click", () => write(EXAMPLE));
+  find("#swap").addEventListener("click", () => write(fields.map((field) => field.value).reverse()));
+}
+
+function write(sentences) {
+  fields.forEach((field, place) => { field.value = sentences[place]; });
+  compare();
+}
+
+const compare = latest(async (signal) => {
+  const sentences = fields.map((field) => field.value.trim());
+  if (sentences.includes("")) return show("", []);
+  status.wait();
+  try {
+    const { matrix } = await post("similarity", { sentences }, { signal });
+    const cosine = matrix[0][1];
+    const words = inWords(cosine);
+    show(`Cosine ${cosine.toFixed(3)}. ${words}`, verdict(cosine, words));
+    const rank = await rankInIndex(cosine);
+    if (rank && !signal.aborted) find("#rank").textContent = rank;
+  } catch (error) {
+    if (signal.aborted) return;
+    show("", []);
+    status.fail(error, compare);
+  }
+});
+
+function show(message, parts) {
+  status.say(message);
+  find("#verdict").replaceChildren(...parts);
+}
+
+function inWords(cosine) {
+  return (BANDS.find(([least]) => cosine >= least) ?? BANDS.at(-1))[1];
+}
+
+function verdict(cosine, words) {
+  const degrees = Math.acos(Math.min(1, Math.max(-1, cosine))) * 180 / Math.PI;
+  return [
+    make("div", { class: "gauge", "aria-hidden": "true" },
+      make("span", { class: "mark", style: { left: `${50 * (1 + Math.min(1, Math.max(-1, cosine)))}%` } })),
+    make("div", { class: "ends", "aria-hidden": "true" }, ...["−1 opposite", "0", "1 the same"].map((text) => make("span", {}, text))),
+    make("p", { class: "cosine number", "aria-hidden": "true" }, cosine.toFixed(3)),
+    make("p", { class: "words", "aria-hidden": "true" }, words),
+    make("p", { id: "rank" }),
+    make("p", { class: "hint" }, `The angle between their vectors is ${degrees.toFixed(0)}°. The words are a rule of thumb: ` +
+      "what a cosine means differs from model to model."),
+  ];
+}
+
+// How the cosine stands among those of pairs drawn at random from the index; "" where there is none to ask.
+async function rankInIndex(cosine) {
+  try {
+    if (await indexInfo() === null) return "";
+    const { cosines } = await analysis();
+    return sentence(shareBelow(cosine, cosines));
+  } catch {
+    return ""; // an extra: the comparison stands without it
+  }
+}
+
+function shareBelow(cosine, { edges, counts }) {
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  const below = counts.reduce((sum, count, place) => {
+    const part = (cosine - edges[place]) / (edges[place + 1] - edges[place]);
+    return sum + count * Math.min(1, Math.max(0, part));
+  }, 0);
+  return total ? below / total : 0;
+}
+
+function sentence(share) {
+  const text = share > 0.999 ? "more than 99.9 %" : share < 0.001 ? "less than 0.1 %" : `${(100 * share).toFixed(1)} %`;
+  return `They are closer than ${text} of the pairs of texts drawn at random from the index.`;
+}

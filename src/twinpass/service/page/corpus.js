@@ -1,0 +1,99 @@
+// The indexed corpus as a space: how evenly it is filled, in how many directions, how near texts are at random.
+
+import { histogram, spectrum } from "./chart.js";
+import { find, make } from "./dom.js";
+import { analysis, indexInfo, modelName } from "./facts.js";
+import { explainNoIndex, statusOf } from "./status.js";
+import { latest } from "./timing.js";
+
+const panel = find("#corpus");
+const portrait = find("#portrait");
+const status = statusOf(panel);
+let measured = null;
+
+export function startCorpus() {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (!measured || portrait.clientWidth === width) return;
+    width = portrait.clientWidth;
+    drawCharts();
+  }).observe(portrait);
+}
+
+export const showCorpus = latest(async (signal) => {
+  if (measured) return;
+  status.wait();
+  try {
+    const info = await indexInfo();
+    if (info === null) {
+      status.say("");
+      return explainNoIndex(find(".empty", panel), await modelName());
+    }
+    const found = await analysis();
+    if (signal.aborted) return;
+    measured = found;
+    show(info);
+    status.say(`Measured on ${count(found.sample)} of ${count(info.count)} texts.`);
+  } catch (error) {
+    if (!signal.aborted) status.fail(error, showCorpus);
+  }
+});
+
+function show(info) {
+  const values = relative(measured.singular_values);
+  portrait.replaceChildren(
+    make("dl", { class: "tiles" },
+      tile("Texts", count(info.count), info.kind ? `${info.kind} index` : ""),
+      tile("Uniformity", signed(measured.uniformity), "how evenly the vectors cover the sphere; lower is more even"),
+      tile("Alignment", measured.alignment === null ? "–" : signed(measured.alignment),
+        measured.alignment === null ? "needs pairs that mean the same" : "how near texts are that mean the same; lower is nearer"),
+      tile("Effective rank", measured.effective_rank.toFixed(0), `directions really used, of ${count(values.length)}`)),
+    make("div", { class: "figures" },
+      figure("cosines", "Cosines of random pairs", "How alike two texts of this corpus are that have nothing to do with " +
+        "each other: a score in the search means more, the further it lies to the right of this hill."),
+      figure("spectrum", "Singular values", "Of the matrix of unit vectors, divided by the largest: the flatter the curve, " +
+        "the more directions carry meaning.")));
+  drawCharts();
+}
+
+function drawCharts() {
+  const across = (name) => find(`#figure-${name} .drawing`);
+  const place = (name, chart) => {
+    const box = across(name);
+    if (box?.clientWidth) box.replaceChildren(chart(box.clientWidth));
+  };
+  const mean = meanCosine(measured.cosines);
+  place("cosines", (width) => histogram(measured.cosines, {
+    width, across: "cosine", up: "share of pairs", label: `Histogram of the cosines of random pairs; their mean is ${mean.toFixed(2)}`,
+  }));
+  const values = relative(measured.singular_values);
+  place("spectrum", (width) => spectrum(values, {
+    width, across: "index", up: "÷ largest", label: `${values.length} singular values, falling from 1 to ${values.at(-1).toPrecision(2)} of the largest`,
+  }));
+}
+
+function tile(name, value, note) {
+  return make("div", {}, make("dt", {}, name), make("dd", { class: "number" }, value), make("dd", { class: "hint" }, note));
+}
+
+function figure(name, title, caption) {
+  const heading = make("h2", {}, title);
+  return make("figure", { id: `figure-${name}` }, heading, make("div", { class: "drawing" }), make("figcaption", {}, caption));
+}
+
+function relative(values) {
+  return values.filter((value) => value > 0).map((value) => value / values[0]);
+}
+
+function meanCosine({ edges, counts }) {
+  const total = counts.reduce((sum, each) => sum + each, 0) || 1;
+  return counts.reduce((sum, each, place) => sum + each * (edges[place] + edges[place + 1]) / 2, 0) / total;
+}
+
+function count(number) {
+  return Number(number).toLocaleString("en");
+}
+
+function signed(number) {
+  return number.toFixed(3).replace("-", "−");
+}

@@ -1,0 +1,19 @@
+// Where the reader is, in the part of the address after #: it survives a reload, and no server ever sees it.
+
+export const TABS = ["search", "matrix", "compare", "corpus"];
+
+export function readPlace() {
+  const [tab, query = ""] = location.hash.slice(1).split("?", 2);
+  const values = new URLSearchParams(query);
+  return { tab: TABS.includes(tab) ? tab : "search", query: values.get("q") ?? "", like: values.get("like") };
+}
+
+// A step is worth going back to; what is typed letter by letter is not.
+export function writePlace({ tab, query = "", like = null }, { step = false } = {}) {
+  const values = new URLSearchParams();
+  if (query) values.set("q", query);
+  if (like !== null) values.set("like", like);
+  const address = `#${tab}${values.size ? `?${values}` : ""}`;
+  if (address === location.hash) return;
+  history[step ? "pushState" : "replaceState"](null, "", address);
+}

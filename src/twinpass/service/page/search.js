@@ -1,0 +1,120 @@
+// Search as you type: the newest question wins, and every answer can become the next question.
+
+import { post } from "./api.js";
+import { find, make } from "./dom.js";
+import { indexInfo, modelName } from "./facts.js";
+import { readPlace, writePlace } from "./place.js";
+import { explainNoIndex, statusOf } from "./status.js";
+import { debounced, latest } from "./timing.js";
+
+const PAUSE = 150; // milliseconds without a key: shorter than a pause for thought, longer than one between letters
+
+const panel = find("#search");
+const field = find("#query");
+const list = find("#results");
+const status = statusOf(panel);
+
+export function startSearch() {
+  const typed = debounced(PAUSE, () => search(field.value.trim()));
+  field.addEventListener("input", typed);
+  find("#k").addEventListener("change", () => search(field.value.trim(), { like: readPlace().like }));
+  panel.addEventListener("keydown", moveThroughResults);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "/" || panel.hidden || event.ctrlKey || event.metaKey || isTyping(event.target)) return;
+    event.preventDefault();
+    field.focus();
+    field.select();
+  });
+}
+
+// Show what the address says, as after a reload or a step back.
+export async function resumeSearch() {
+  const { query, like } = readPlace();
+  if (!await hasIndex()) return;
+  if (field.value.trim() !== query || !list.children.length) {
+    field.value = query;
+    await search(query, { like });
+  }
+}
+
+async function hasIndex() {
+  try {
+    const info = await indexInfo();
+    for (const part of ["#search-controls", "#keys"]) find(part).hidden = info === null;
+    if (info === null) explainNoIndex(find(".empty", panel), await modelName());
+    return info !== null;
+  } catch (error) {
+    status.fail(error, () => { status.say(""); resumeSearch(); });
+    return false;
+  }
+}
+
+const search = latest(async (signal, query, { like = null, step = false } = {}) => {
+  writePlace({ tab: "search", query, like }, { step });
+  if (!query) return show([], "");
+  status.wait();
+  try {
+    const k = Number(find("#k").value);
+    // One more than wanted: a text is always the one most like itself, and that one is left out.
+    const answer = await post("search", { query, k: k + (like === null ? 0 : 1) }, { signal });
+    const hits = answer.results[0].filter((hit) => String(hit.id) !== like).slice(0, k);
+    show(hits, summary(hits.length, like));
+    if (step) find("button", list)?.focus();
+  } catch (error) {
+    if (signal.aborted) return;
+    list.replaceChildren();
+    status.fail(error, () => search(query, { like }));
+  }
+});
+
+function summary(count, like) {
+  if (!count) return "Nothing was found.";
+  const results = count === 1 ? "1 result" : `${count} results`;
+  return like === null ? `${results}, the nearest first` : `${results} like the text above, the nearest first`;
+}
+
+function show(hits, message) {
+  list.replaceChildren(...hits.map(result));
+  status.say(message);
+}
+
+function result(hit, place) {
+  const name = `hit-${place}`;
+  const more = make("button", {
+    type: "button", class: "more", "aria-label": `More like this, result ${place + 1}`, "aria-describedby": name,
+    click: () => {
+      field.value = hit.text;
+      search(hit.text.trim(), { like: String(hit.id), step: true });
+    },
+  }, "more like this");
+  return make("li", {},
+    make("p", { class: "text", id: name }, hit.text),
+    metadata(hit.metadata),
+    make("div", { class: "score" },
+      make("span", { class: "number", title: "cosine similarity to the question" }, hit.score.toFixed(3)),
+      make("span", { class: "track", "aria-hidden": "true" },
+        make("span", { style: { width: `${100 * Math.min(1, Math.max(0, hit.score))}%` } }))),
+    more);
+}
+
+function metadata(values) {
+  const entries = Object.entries(values ?? {}).filter(([, value]) => value !== null && value !== "");
+  if (!entries.length) return null;
+  return make("dl", { class: "metadata" },
+    entries.map(([name, value]) => make("div", {}, make("dt", {}, name), make("dd", {}, String(value)))));
+}
+
+function moveThroughResults(event) {
+  const stops = [field, ...list.querySelectorAll("button.more")];
+  const place = stops.indexOf(document.activeElement);
+  if (place < 0 || event.altKey || event.ctrlKey || event.metaKey) return;
+  const next = { ArrowDown: stops[place + 1], ArrowUp: stops[place - 1], Escape: place ? field : null }[event.key];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+  next.closest("li")?.scrollIntoView({ block: "nearest" });
+}
+
+function isTyping(target) {
+  return target.closest("input, textarea, select, dialog") !== null;
+}

@@ -1,0 +1,35 @@
+// The states every panel shares: waiting, an answer, nothing to show, a failure that can be tried again.
+
+import { find, make } from "./dom.js";
+
+export function statusOf(panel) {
+  const line = find("[role=status]", panel);
+  const trouble = find("[role=alert]", panel);
+  const settle = (text) => {
+    panel.removeAttribute("aria-busy");
+    trouble.replaceChildren();
+    line.textContent = text;
+  };
+  return {
+    wait: () => panel.setAttribute("aria-busy", "true"),
+    say: settle,
+    fail(error, again) {
+      settle("");
+      const button = make("button", { type: "button", click: again }, "Try again");
+      trouble.append(make("div", { class: "trouble" }, make("p", {}, error.message), button));
+    },
+  };
+}
+
+// How to make what is missing: shown instead of a panel that could do nothing.
+export function explainNoIndex(place, name) {
+  place.replaceChildren(
+    make("h2", {}, "There is no index yet"),
+    make("p", {}, "The service was started without one, so there is nothing to search. Make one of your own texts, " +
+      "one a line or as CSV, JSONL or Parquet, and start the service on it:"),
+    make("pre", {}, `twinpass index build ${name} texts.txt -o my-index\ntwinpass serve ${name} --index my-index`),
+    make("p", {}, "No texts at hand? ", make("code", {}, "docs:"), " in their place takes the documentation of the " +
+      "Python packages on this machine. Matrix and Compare work without an index."),
+  );
+  place.hidden = false;
+}

@@ -1,0 +1,24 @@
+// Calls that come faster than the service answers.
+
+export function debounced(milliseconds, action) {
+  let timer;
+  return (...values) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...values), milliseconds);
+  };
+}
+
+// Only the newest call counts: it cancels the one before, whose answer is never shown.
+export function latest(action) {
+  let running = new AbortController();
+  return async (...values) => {
+    running.abort();
+    running = new AbortController();
+    const { signal } = running;
+    try {
+      await action(signal, ...values);
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+  };
+}

@@ -1,0 +1,359 @@
+"""The page of the service in a real browser: type, click, see the right neighbour first, and run nothing foreign."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("fastapi", reason="needs the service (pip install 'twinpass[serve]')")
+pytest.importorskip("uvicorn", reason="needs the service (pip install 'twinpass[serve]')")
+
+from tests.browser import open_browser
+from tests.service.toy_service import Toy, encode, serving
+
+EVIL = "an evil image <img src=x onerror=\"window.harmed='img'\"> & <script>window.harmed='script'</script>"
+TEXTS = [
+    "the cat sat on the mat",
+    "a cat sat on a warm mat",
+    "the dog runs in the park",
+    "a dog sleeps in the park",
+    "interest rates rise in spring",
+    "the bank raises interest rates",
+    EVIL,
+    *(f"filler{place} theme{place % 4} topic{place % 7} of many words" for place in range(20)),
+]
+WIDTHS = (360, 1000, 1600)
+TABS = ("search", "matrix", "compare", "corpus")
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[tuple[Toy, str]]:
+    toy = Toy(TEXTS, metadata={0: {"year": 1999, "empty": None}})
+    with serving(toy.app()) as address:
+        yield toy, address
+
+
+@pytest.fixture
+def toy(served: tuple[Toy, str]) -> Iterator[Toy]:
+    fresh = served[0]
+    yield fresh
+    fresh.texts, fresh.key, fresh.slow, fresh.broken = TEXTS, None, {}, False
+    fresh.asked.clear()
+
+
+@pytest.fixture
+def open_page(browser: Any, served: tuple[Toy, str]) -> Iterator[Open]:
+    """Open the page in a window of its own; afterwards nothing must have complained."""
+    contexts: list[Any] = []
+    troubles: list[str] = []
+
+    def open_it(place: str = "", *, width: int = 1000, scheme: str = "light", expected: str = "$^") -> Any:
+        contexts.append(browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(10_000)
+
+        def note(trouble: str) -> None:
+            if not re.search(expected, trouble):
+                troubles.append(trouble)
+
+        page.on("console", lambda message: note(message.text))
+        page.on("pageerror", lambda error: note(str(error)))
+        page.on("dialog", lambda dialog: note(f"dialog: {dialog.message}"))
+        page.on("request", lambda sent: sent.url.startswith(served[1]) or note(sent.url))
+        page.goto(f"{served[1]}/{place}")
+        return page
+
+    yield open_it
+    for context in contexts:
+        context.close()
+    assert troubles == []
+
+
+def result_texts(page: Any) -> list[str]:
+    return page.locator("#results .text").all_inner_texts()
+
+
+def wait_for_first(page: Any, text: str) -> None:
+    page.locator("#results li:first-child .text", has_text=text).wait_for()
+
+
+def test_typing_finds_the_right_neighbour_first(toy: Toy, open_page: Open) -> None:
+    page = open_page()
+    page.locator("#query").press_sequentially("bank interest rates")
+    wait_for_first(page, "the bank raises interest rates")
+    assert len(result_texts(page)) == 10
+    assert result_texts(page)[1] == "interest rates rise in spring"
+    assert page.locator("#search [role=status]").inner_text() == "10 results, the nearest first"
+    scores = [float(score) for score in page.locator("#results .number").all_inner_texts()]
+    wanted = (encode(["bank interest rates"])[0] @ encode(["the bank raises interest rates"])[0]).item()
+    assert scores[0] == pytest.approx(wanted, abs=1e-3) and scores == sorted(scores, reverse=True)
+    bars = page.locator("#results .track span").evaluate_all(
+        "all => all.map((e) => parseFloat(e.style.width))"
+    )
+    assert bars[0] == pytest.approx(100 * wanted, abs=0.1)
+    assert len(toy.asked) < len("bank interest rates"), "letters typed in one go are one question"
+    page.locator("#k").select_option("5")
+    page.locator("#results li:nth-child(6)").wait_for(state="detached")
+    assert len(result_texts(page)) == 5
+    page.locator("#query").fill("")
+    page.locator("#results li").first.wait_for(state="detached")
+    assert page.locator("#search [role=status]").inner_text() == ""
+
+
+def test_an_answer_that_comes_late_is_never_shown(toy: Toy, open_page: Open) -> None:
+    page = open_page()
+    toy.slow["cat mat"] = 0.8
+    with page.expect_request("**/search"):
+        page.locator("#query").fill("cat mat")
+    page.locator("#query").fill("dog park")
+    wait_for_first(page, "dog")
+    page.wait_for_timeout(900)
+    assert "dog" in result_texts(page)[0] and page.locator("#search").get_attribute("aria-busy") is None
+
+
+def test_the_keyboard_is_enough(toy: Toy, open_page: Open) -> None:
+    page = open_page()
+    page.locator("#results").wait_for(state="attached")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "query"
+    page.keyboard.type("cat on the mat")
+    wait_for_first(page, "the cat sat on the mat")
+    assert page.locator("#results li").first.locator(".metadata").inner_text().split() == ["year", "1999"]
+
+    focused = "document.activeElement.getAttribute('aria-label')"
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert page.evaluate(focused) == "More like this, result 2"
+    page.keyboard.press("ArrowUp")
+    assert page.evaluate(focused) == "More like this, result 1"
+    page.keyboard.press("Enter")
+    wait_for_first(page, "a cat sat on a warm mat")  # the text itself is left out
+    assert page.locator("#query").input_value() == "the cat sat on the mat"
+    assert "the cat sat on the mat" not in result_texts(page) and len(result_texts(page)) == 10
+    assert page.evaluate(focused) == "More like this, result 1"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "query"
+    page.go_back()
+    wait_for_first(page, "the cat sat on the mat")
+    assert page.locator("#query").input_value() == "cat on the mat"
+    page.reload()
+    wait_for_first(page, "the cat sat on the mat")
+
+
+def test_a_document_is_shown_not_run(toy: Toy, open_page: Open) -> None:
+    page = open_page(expected="TrustedHTML")
+    page.locator("#query").fill("evil image")
+    page.locator("#results .text", has_text="evil").wait_for()
+    assert result_texts(page)[0] == EVIL
+    page.locator("#results button").first.click()
+    page.locator("#tab-matrix").click()
+    page.locator("#sentences").fill(f"{EVIL}\n<b>two</b>\n<svg onload=window.harmed=1>")
+    page.locator("#heat table").wait_for()
+    page.locator("#heat tbody td").nth(1).hover()
+    assert EVIL in page.locator(".readout").inner_text()
+    assert page.locator("main img, main script, main b:not(.number), main svg").count() == 0
+    assert page.evaluate("window.harmed") is None
+    # Even a script of ours could not: the policy refuses it.
+    assert (
+        page.evaluate("() => { try { document.body.innerHTML = 'x'; } catch (e) { return e.name; } }")
+        == "TypeError"
+    )
+
+
+CELLS = """() => [...document.querySelectorAll("#heat tbody tr")]
+  .map((row) => [...row.cells].slice(1).map((cell) => Number(cell.textContent)))"""
+CONTRAST = """() => {
+  const light = (css) => { const [r, g, b] = css.match(/[0-9.]+/g).slice(0, 3).map((v) => v / 255)
+    .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  return [...document.querySelectorAll("#heat tbody td:not(.self)")].map((cell) => {
+    const style = getComputedStyle(cell);
+    const [low, high] = [light(style.color), light(style.backgroundColor)].sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+  });
+}"""
+
+
+def test_the_matrix_is_a_table_with_the_right_values(toy: Toy, open_page: Open) -> None:
+    page = open_page("#matrix")
+    sentences = [TEXTS[0], TEXTS[4], TEXTS[1], TEXTS[5], TEXTS[2]]
+    page.locator("#sentences").fill("\n\n".join(sentences) + "\n")
+    page.locator("#heat table").wait_for()
+    wanted = encode(sentences) @ encode(sentences).T
+    assert page.evaluate(CELLS) == pytest.approx(wanted, abs=0.0051)
+    assert page.locator("#heat tbody th .text").all_inner_texts() == sentences
+    assert page.locator("#heat thead th").nth(1).get_attribute("aria-label") == f"2: {sentences[1]}"
+    assert "Most alike: 1 and 3" in page.locator("#matrix [role=status]").inner_text()
+    assert min(page.evaluate(CONTRAST)) >= 4.5
+
+    page.locator("#order").select_option("alike")
+    places = [int(place) for place in page.locator("#heat tbody .place").all_inner_texts()]
+    assert sorted(places) == [1, 2, 3, 4, 5]
+    assert abs(places.index(1) - places.index(3)) == 1 and abs(places.index(2) - places.index(4)) == 1
+    page.locator("#scale").select_option("stretched")
+    assert min(page.evaluate(CONTRAST)) >= 4.5
+
+    page.locator("#heat tbody td").first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    assert f"{places[1]}. {sentences[places[1] - 1]}" in page.locator(".readout").inner_text()
+    assert page.locator("#heat td[tabindex='0']").count() == 1
+
+
+@pytest.mark.parametrize("count", [2, 20, 50])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_the_matrix_is_legible_at_every_size(toy: Toy, open_page: Open, count: int, width: int) -> None:
+    page = open_page("#matrix", width=width)
+    extra = 3 if count == 50 else 0
+    page.locator("#sentences").fill("\n".join(f"sentence {n} of some length" for n in range(count + extra)))
+    page.locator("#heat table").wait_for()
+    assert page.locator("#heat tbody td").count() == count**2
+    assert ("The last 3 of 53 are left out." in page.locator("#matrix [role=status]").inner_text()) == bool(
+        extra
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    box = page.locator("#heat tbody td").nth(1).bounding_box()
+    assert box["width"] >= 14 and box["height"] >= 14
+    if width == 1280:
+        assert page.evaluate("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('.scroll'))")
+    page.locator("#values").check()
+    cut = "all => all.filter((e) => e.scrollWidth > e.parentElement.clientWidth + 1).length"
+    assert page.locator("#heat td span").evaluate_all(cut) == 0
+    assert page.locator("#heat td span").nth(1).bounding_box()["width"] > 15
+
+
+def test_two_sentences_are_compared_in_words(toy: Toy, open_page: Open) -> None:
+    page = open_page("#compare")
+    page.locator("#first").fill(TEXTS[0])
+    page.locator("#second").fill("the cat sat on the mat again")
+    page.locator("#rank", has_text="random").wait_for()
+    wanted = (encode([TEXTS[0]]) @ encode(["the cat sat on the mat again"]).T).item()
+    assert (
+        page.locator("#compare [role=status]").inner_text()
+        == f"Cosine {wanted:.3f}. They say nearly the same."
+    )
+    assert "closer than 9" in page.locator("#rank").inner_text()
+    page.locator("#swap").click()
+    assert page.locator("#second").input_value() == TEXTS[0]
+    page.locator("#second").fill("zebra")
+    page.locator(".words", has_text="little in common").or_(
+        page.locator(".words", has_text="nothing")
+    ).wait_for()
+    page.locator("#second").fill("")
+    page.locator(".words").wait_for(state="detached")
+
+
+def test_the_corpus_is_measured_and_drawn(toy: Toy, open_page: Open) -> None:
+    page = open_page()
+    page.locator("#tab-corpus").click()
+    page.locator("#figure-cosines svg").wait_for()
+    tiles = page.locator(".tiles").inner_text()
+    assert (
+        "−2.500" in tiles and "needs pairs" in tiles and str(len(TEXTS)) in tiles and "exact index" in tiles
+    )
+    assert page.locator("#figure-cosines rect").count() > 3
+    assert page.locator("#figure-spectrum polyline").get_attribute("points").count(",") > 20
+    for figure in page.locator("figure svg").all():
+        assert figure.get_attribute("aria-label")
+    ticks = page.locator("#figure-cosines svg text").all_text_contents()
+    assert "cosine" in ticks and "0.4" in ticks
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.locator("#figure-cosines svg:is([width^='2'], [width^='3'])").wait_for()  # drawn anew, not shrunk
+
+
+def test_without_an_index_the_page_says_how_to_make_one(toy: Toy, open_page: Open) -> None:
+    toy.texts = None
+    page = open_page(expected="404")
+    page.locator("#search .empty pre").wait_for()
+    assert "twinpass index build toy texts.txt -o my-index" in page.locator("#search .empty").inner_text()
+    assert not page.locator("#query").is_visible()
+    page.locator("#tab-corpus").click()
+    page.locator("#corpus .empty pre").wait_for()
+    page.locator("#tab-matrix").click()
+    page.locator("#matrix-example").click()
+    page.locator("#heat table").wait_for()
+    assert page.locator("#served").inner_text() == "toy · no index"
+
+
+def test_a_key_is_asked_for_once_and_kept(toy: Toy, open_page: Open) -> None:
+    toy.key = "secret"
+    page = open_page(expected="401")
+    page.locator("#key").fill("wrong")
+    page.keyboard.press("Enter")
+    page.locator("#key-why", has_text="not accepted").wait_for()
+    page.locator("#key").fill("secret")
+    page.locator("#key-dialog button.main").click()
+    page.locator("#served", has_text="texts").wait_for()
+    page.locator("#query").fill("dog park")
+    wait_for_first(page, "dog")
+    page.reload()
+    wait_for_first(page, "dog")
+    assert not page.locator("#key-dialog").is_visible()
+    assert page.evaluate("localStorage.length") == 0
+
+    declined = open_page(expected="401")
+    declined.locator("#key-cancel").click()
+    declined.locator(".trouble", has_text="a key is wanted").wait_for()
+
+
+def test_a_failure_is_told_and_can_be_tried_again(toy: Toy, open_page: Open) -> None:
+    toy.broken = True
+    page = open_page(expected="503")
+    page.locator("#query").fill("dog park")
+    page.locator(".trouble", has_text="the queue is full").wait_for()
+    toy.broken = False
+    page.locator(".trouble button").click()
+    wait_for_first(page, "dog")
+    assert page.locator(".trouble").count() == 0
+
+
+def test_light_and_dark_follow_the_system_until_chosen(open_page: Open) -> None:
+    page = open_page(scheme="dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    button = page.locator("#theme")
+    assert page.evaluate(paper) == "rgb(20, 23, 27)" and button.get_attribute("aria-pressed") == "true"
+    button.click()
+    assert page.evaluate(paper) == "rgb(255, 255, 255)" and button.get_attribute("aria-pressed") == "false"
+    page.reload()
+    assert page.evaluate(paper) == "rgb(255, 255, 255)"
+    button.click()
+    assert page.evaluate(paper) == "rgb(20, 23, 27)" and page.evaluate("localStorage.length") == 0
+
+
+def test_tabs_move_by_arrow_keys_and_every_control_has_a_name(open_page: Open) -> None:
+    page = open_page()
+    page.locator("#tab-search").focus()
+    seen = []
+    for key in ("ArrowRight", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home"):
+        page.keyboard.press(key)
+        seen.append(page.locator("[role=tabpanel]:visible").get_attribute("id"))
+    assert seen == ["matrix", "compare", "corpus", "search", "corpus", "search"]
+    named = """(e) => e.getAttribute("aria-label") || (e.labels?.[0] ?? e).textContent.trim()"""
+    for control in page.locator("button, input, select, textarea").all():
+        assert control.evaluate(named), control.evaluate("(e) => e.outerHTML")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_every_screen(toy: Toy, open_page: Open, width: int, scheme: str) -> None:
+    page = open_page("#search?q=evil+cat", width=width, scheme=scheme)
+    page.locator("#results li").first.wait_for()
+    for tab in TABS:
+        page.locator(f"#tab-{tab}").click()
+        for example in page.locator(f"#{tab}-example").all():
+            example.click()
+        page.locator(f"#{tab}:not([aria-busy])").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        wide = """[...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, svg, .unseen"))
+            .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
+        assert page.evaluate(wide) == []

@@ -18,6 +18,7 @@ ENABLES = {
     "demo": "the built-in model minilm, offline",
     "onnx": "faster encoding on a CPU (--runtime)",
     "hub": "data sets of the Hugging Face hub (hf:owner/name)",
+    "augment": "synonyms of WordNet as positives (--positive synonym)",
     "serve": "the HTTP service (twinpass serve)",
     "tensorboard": "the training log in TensorBoard (--tensorboard)",
     "milvus": "an index on Milvus, beyond one machine (--engine milvus)",

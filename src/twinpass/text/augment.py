@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from numpy.random import Generator
 
@@ -56,6 +57,34 @@ def replace_by_synonym(synonyms: Synonyms) -> Operator:
         return text
 
     return replaced
+
+
+class Hidden(NamedTuple):
+    """A sentence of which the words at some places are hidden, for a masked language model to guess."""
+
+    words: tuple[str, ...]
+    places: tuple[int, ...]
+
+    @property
+    def originals(self) -> list[str]:
+        """The words that are hidden, without their punctuation."""
+        return [split_word(self.words[place])[1] for place in self.places]
+
+    def filled(self, new: Sequence[str]) -> str:
+        """Return the sentence with other words (or mask tokens) in the hidden places, punctuation kept."""
+        words = list(self.words)
+        for place, word in zip(self.places, new, strict=True):
+            before, _, after = split_word(words[place])
+            words[place] = before + word + after
+        return " ".join(words)
+
+
+def hide(text: str, random: Generator, percent: int) -> Hidden:
+    """Hide exactly percent % of a sentence's words, chosen at random; what is only punctuation is no word."""
+    words = tuple(text.split())
+    candidates = [place for place, word in enumerate(words) if split_word(word)[1]]
+    chosen = random.permutation(len(candidates))[: share(percent, len(candidates))]
+    return Hidden(words, tuple(sorted(candidates[place] for place in chosen)))
 
 
 def share(percent: int, count: int) -> int:

@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.loading import find_folder, quiet
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, ModelError
 from twinpass.training.chunked import cut_chunks
 from twinpass.training.processes import Processes
 
@@ -76,8 +76,9 @@ class MaskedLanguageModel(nn.Module):
         seed: int,
         trust_pickle: bool = False,
         trust_remote_code: bool = False,
+        may_be_fresh: bool = True,
     ) -> MaskedLanguageModel:
-        """Take the checkpoint's own head, or a fresh one from a seed (with a warning) where it has none."""
+        """Take the checkpoint's own head; where it has none, a fresh one from a seed (with a warning) if allowed."""
         from transformers import AutoModelForMaskedLM
 
         folder = find_folder(encoder.name)
@@ -93,6 +94,11 @@ class MaskedLanguageModel(nn.Module):
             )
         base = head.base_model_prefix
         if any(not key.startswith(f"{base}.") for key in report["missing_keys"]):
+            if not may_be_fresh:
+                raise ModelError(
+                    f"{encoder.name} has no masked-language-model head, so it cannot say which word fits. Choose a "
+                    "model that has one."
+                )
             warnings.warn(
                 f"{encoder.name} has no masked-language-model head; a fresh one is trained.", stacklevel=2
             )
@@ -140,10 +146,14 @@ class MaskedLanguageModel(nn.Module):
         hidden = labels != IGNORED
         if not hidden.any():
             return torch.zeros(())
+        return cross_entropy(self.scores(features, hidden).float(), labels[hidden], reduction="sum")
+
+    def scores(self, features: dict[str, Tensor], hidden: Tensor) -> Tensor:
+        """Return the vocabulary's scores at the hidden places alone, (places, vocabulary), in order."""
         transformer: Any = self.encoder.model.transformer
         self.states.given = transformer(**features, return_dict=True).last_hidden_state[hidden][None]
-        scores = self.head(input_ids=features["input_ids"]).logits[0]
-        return cross_entropy(scores.float(), labels[hidden], reduction="sum")
+        scores: Tensor = self.head(input_ids=features["input_ids"]).logits[0]
+        return scores
 
 
 class _Given(nn.Module):

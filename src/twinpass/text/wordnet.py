@@ -1,0 +1,115 @@
+"""Synonyms from WordNet's files, read by nltk; nothing is ever fetched.
+
+The files are looked for in a folder that the user names, in nltk's own data folders (corpora/wordnet, a folder or a
+zip), and where Debian's package wordnet-base puts them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+from twinpass.errors import InputError, MissingExtra
+
+SYSTEM = Path("/usr/share/wordnet")
+FILES = tuple(f"{kind}.{part}" for part in ("adj", "adv", "noun", "verb") for kind in ("data", "index"))
+EXCEPTIONS = tuple(f"{part}.exc" for part in ("adj", "adv", "noun", "verb"))
+# Words that hold a sentence together; WordNet knows them in another sense only (a: angstrom, he: helium).
+FUNCTION_WORDS = frozenset(
+    """
+    a am an are as at be been being but by can could did do does for had has have he her his i if in is it its
+    may me might must my no not of on or our she should so than that the their them they this to us was we were
+    what who will with would you your
+    """.split()  # noqa: SIM905 -- a list would be sixty lines
+)
+
+
+class WordNet:
+    """The dictionary under a root, a folder or zip as nltk names it."""
+
+    def __init__(self, root: Any) -> None:
+        self.root = root
+        self.synonyms = lru_cache(1 << 16)(self._look_up)
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the dictionary's files."""
+        digest = hashlib.sha256()
+        for name in (*FILES, *EXCEPTIONS):
+            with self.root.join(name).open() as stream:
+                digest.update(hashlib.sha256(stream.read()).digest())
+        return digest.hexdigest()
+
+    def _look_up(self, word: str) -> tuple[str, ...]:
+        """Return every other word that shares a sense with this one, sorted; underscores become spaces."""
+        if word.lower() in FUNCTION_WORDS:
+            return ()
+        # "dog" is no synonym of "dogs", though it is the name under which WordNet lists it.
+        itself = {word.lower(), *(self._reader.morphy(word.lower(), part) for part in "nvar")}
+        names = {name for sense in self._reader.synsets(word) for name in sense.lemma_names()}
+        return tuple(sorted(name.replace("_", " ") for name in names if name.lower() not in itself))
+
+    @cached_property
+    def _reader(self) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it misses other languages' files, which nobody asked for
+            return _make_reader(self.root)
+
+
+def find_wordnet(named: str | None = None) -> WordNet:
+    """Return the WordNet in the named folder, in nltk's data or in the system's place; none is an InputError."""
+    try:
+        import nltk.data
+    except ImportError as error:
+        raise MissingExtra("synonyms of WordNet", "augment") from error
+    if named is not None:
+        folder = Path(named).expanduser().resolve()
+        if missing := next(_missing(folder), None):
+            raise InputError(
+                f"{folder} is not a folder of WordNet's files: it has no {missing}. Name the folder that has it."
+            )
+        return WordNet(_authorise(folder))
+    try:
+        return WordNet(nltk.data.find("corpora/wordnet"))
+    except LookupError:
+        if next(_missing(SYSTEM), None) is None:
+            return WordNet(_authorise(SYSTEM))
+    raise InputError(
+        f"WordNet is not here: neither in nltk's data nor in {SYSTEM}. Install it (Debian: apt-get install "
+        "wordnet-base), or name the folder of its files with --wordnet DIR."
+    )
+
+
+def _missing(folder: Path) -> Iterator[str]:
+    return (name for name in (*FILES, *EXCEPTIONS) if not (folder / name).is_file())
+
+
+def _authorise(folder: Path) -> Any:
+    """Let nltk read this folder, which it does only where it was told to, and return its name for it."""
+    import nltk.data
+
+    if str(folder) not in nltk.data.path:
+        nltk.data.path.append(str(folder))
+    return nltk.data.FileSystemPathPointer(str(folder))
+
+
+def _make_reader(root: Any) -> Any:
+    """Open the files with nltk's reader, which takes a second or two."""
+    from nltk.corpus.reader import WordNetCorpusReader
+
+    class Reader(WordNetCorpusReader):  # type: ignore[misc]
+        """Does without the files that synonyms do not need and that Debian's package leaves out."""
+
+        def open(self, file: str) -> Any:
+            if file == "lexnames":  # what the lexicographers called their files
+                return io.StringIO("".join(f"{number} lexicographer.{number} 0\n" for number in range(100)))
+            return super().open(file)
+
+        def map_wn(self, version: str = "wordnet") -> None:
+            """Map no other version's senses to this one's: it takes index.sense, for other languages."""
+
+    return Reader(root, None)

@@ -45,14 +45,15 @@ class WordVectors:
 
     def encode(self, texts: Iterable[str]) -> Vectors:
         """Return the mean of each text's word vectors (n, dimensions); zeros where no word is known."""
-        rows = [self._rows(text) for text in texts]
+        rows = [self.rows(text) for text in texts]
         encoded = np.zeros((len(rows), self.dimensions), dtype=np.float32)
         for place, known in enumerate(rows):
             if known:
                 encoded[place] = self.vectors[known].mean(axis=0)
         return encoded
 
-    def _rows(self, text: str) -> list[int]:
+    def rows(self, text: str) -> list[int]:
+        """Return where the words of a text that are known stand in the table, in order."""
         found: list[int] = []
         for token in text.split():
             whole = self._find(token)

@@ -35,9 +35,9 @@ def open_model(
 ) -> Model:
     """Open a folder, a hub name, word vectors, precomputed vectors, an embeddings URL, or take a function.
 
-    `.txt`, `.vec` and those gzipped are word vectors; `.parquet` (columns text and vector) and `.npy` (beside a
-    `.txt` of the texts) are precomputed; `http(s)://...#MODEL` is an OpenAI-compatible service. The options are for
-    encoders only.
+    `.txt`, `.vec` and those gzipped are word vectors; a folder with bilstm.json is InferSent's encoder; `.parquet`
+    (columns text and vector) and `.npy` (beside a `.txt` of the texts) are precomputed; `http(s)://...#MODEL` is an
+    OpenAI-compatible service. The options are for encoders only.
     """
     if callable(source):
         return Model(getattr(source, "__name__", type(source).__name__), source)
@@ -70,6 +70,13 @@ def _word_vectors(source: str) -> Model:
 
     words = WordVectors.load(source)
     return Model(source, words.encode, words.fingerprint)
+
+
+def _bilstm(source: str) -> Model:
+    from twinpass.encoder.bilstm import BiLstmEncoder
+
+    encoder = BiLstmEncoder.load(source)
+    return Model(source, encoder.encode, encoder.fingerprint)
 
 
 def _precomputed(source: str) -> Model:
@@ -128,6 +135,10 @@ def _service(source: str) -> Model:
     return Model(source, EmbeddingsService(source).encode)
 
 
+def _holds(name: str) -> Callable[[str], bool]:
+    return lambda source: (Path(source) / name).is_file()
+
+
 def _ends(*suffixes: str) -> Callable[[str], bool]:
     return lambda source: source.endswith(suffixes)
 
@@ -136,4 +147,5 @@ _KINDS: list[tuple[Callable[[str], bool], Callable[[str], Model]]] = [
     (lambda source: source.startswith(("http://", "https://")), _service),
     (_ends(".txt", ".vec", ".txt.gz", ".vec.gz"), _word_vectors),
     (_ends(".parquet", ".npy"), _precomputed),
+    (_holds("bilstm.json"), _bilstm),
 ]

@@ -24,6 +24,17 @@ Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 Evaluate = Callable[[Encode], "float | Scores"]
 
 
+def as_scores(found: float | Scores) -> Scores:
+    """Return what an evaluation found as named numbers, one of them under "score"."""
+    if not isinstance(found, dict):
+        return {"score": float(found)}
+    if "score" not in found:
+        raise ConfigError(
+            f"evaluate must return a number, or a dict with a 'score'; it returned {list(found)}."
+        )
+    return {name: float(value) for name, value in found.items()}
+
+
 class Rate(NamedTuple):
     """How fast it goes, evaluations and saving left out."""
 
@@ -179,16 +190,7 @@ class Watch:
         if self.scored is not None and self.scored[0] == step:
             return self.scored[1]
         with keeping_states(self.parts.encoder.device):
-            found: Any = self.evaluator(self.parts.encoder.encode)
-        scores = (
-            {name: float(value) for name, value in found.items()}
-            if isinstance(found, dict)
-            else {"score": float(found)}
-        )
-        if "score" not in scores:
-            raise ConfigError(
-                f"evaluate must return a number, or a dict with a 'score'; it returned {list(scores)}."
-            )
+            scores = as_scores(self.evaluator(self.parts.encoder.encode))
         self.scored = step, scores
         return scores
 

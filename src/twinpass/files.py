@@ -45,7 +45,7 @@ def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
             for path in aside.rglob("*"):
                 if path.is_file():
                     _flush(path)
-            _replace_folder(aside, target)
+            replace_folder(aside, target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -140,7 +140,7 @@ def _flush(path: Path) -> None:
         os.fsync(stream.fileno())
 
 
-def _replace_folder(aside: Path, target: Path) -> None:
+def replace_folder(aside: Path, target: Path) -> None:
     """Swap a finished folder in; the old one is removed only when the new one stands."""
     aside.chmod(0o777 & ~_UMASK)
     if not target.exists():

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinpass.cli.bulk import EngineOptions, encode_in_bulk
 from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
 from twinpass.cli.model import ModelOptions, exactly
-from twinpass.cli.vectors import check_target, files_of, writing_vectors
+from twinpass.cli.ray_pool import Recipe, found_anywhere
+from twinpass.cli.vectors import Write, check_target, files_of, writing_vectors
 from twinpass.errors import InputError
 from twinpass.provenance import provenance
 
@@ -29,6 +32,7 @@ def encode(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
+    spread: EngineOptions,
     names: Annotated[
         list[str],
         typer.Argument(metavar="[MODEL] INPUT", help="Input: a file, folder, pattern, - for stdin, or docs:"),
@@ -46,6 +50,7 @@ def encode(
     """
     name, rest = chosen.named(names, least=1)
     exactly(rest, 1, "one INPUT after the model")
+    shard_rows = spread.settle(output, shard_rows)
     check_target(output, sharded=shard_rows is not None)
     corpus = data.open(rest[0])
     _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
@@ -53,20 +58,37 @@ def encode(
     options = console.described() | chosen.described() | data.described()
     options |= {"normalize": normalize, "shard_rows": shard_rows}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
-    writing = writing_vectors(
-        output, dimensions=encoder.dimensions, total=total, shard_rows=shard_rows, metadata=_metadata(facts)
-    )
-    tally = Tally(corpus, total)
-    with writing as write, console.progress("encoding", total=total) as advance:
-        for texts, vectors in blocks(encoder, corpus.texts(), normalize=normalize):
+    metadata = _metadata(facts)
+    tally = Tally(corpus, total, encoder.dimensions)
+    if shard_rows is not None and spread.engine == "ray":
+        recipe = Recipe(found_anywhere(name), chosen.loading(console), normalize, metadata)
+        found = encode_in_bulk(console, tally, recipe, spread, output=output, shard_rows=shard_rows)
+    else:
+        writing = writing_vectors(
+            output, dimensions=encoder.dimensions, total=total, shard_rows=shard_rows, metadata=metadata
+        )
+        found = _encode_here(console, tally, encoder, writing, normalize=normalize)
+    files = files_of(output, total=total, shard_rows=shard_rows)
+    console.log(_sentence(found, output))
+    console.result(facts | found | {"output": output, "files": files})
+
+
+def _encode_here(
+    console: Console,
+    tally: Tally,
+    encoder: Encoder,
+    writing: AbstractContextManager[Write],
+    *,
+    normalize: bool,
+) -> dict[str, Any]:
+    """Encode with this process alone and return the numbers of the run."""
+    with writing as write, console.progress("encoding", total=tally.total) as advance:
+        for texts, vectors in blocks(encoder, tally.corpus.texts(), normalize=normalize):
             tally.count(texts)
             write(texts, vectors)
             advance(len(texts))
         tally.check_complete()
-    found = tally.result(encoder)
-    files = files_of(output, total=total, shard_rows=shard_rows)
-    console.log(_sentence(found, output))
-    console.result(facts | found | {"output": output, "files": files})
+    return tally.result(truncated=encoder.truncated)
 
 
 def blocks(encoder: Encoder, texts: Iterable[str], *, normalize: bool) -> Iterator[tuple[list[str], Any]]:
@@ -89,6 +111,7 @@ class Tally:
 
     corpus: Corpus
     total: int
+    dimensions: int
     texts: int = 0
     distinct: int = 0
 
@@ -99,13 +122,17 @@ class Tally:
         """Add a block; repeats are recognised within one, as the encoder does."""
         self.texts += len(texts)
         self.distinct += len(set(texts))
-        if self.texts > self.total:
-            raise self._changed(f"more than {self.total}")
+        self._check_not_longer()
 
     def check_complete(self) -> None:
-        """Refuse an input that became shorter since it was counted."""
+        """Refuse an input that became shorter or longer since it was counted."""
+        self._check_not_longer()
         if self.texts < self.total:
             raise self._changed(f"only {self.texts}")
+
+    def _check_not_longer(self) -> None:
+        if self.texts > self.total:
+            raise self._changed(f"more than {self.total}")
 
     def _changed(self, now: str) -> InputError:
         return InputError(
@@ -113,15 +140,15 @@ class Tally:
             "Run again when nothing writes to it."
         )
 
-    def result(self, encoder: Encoder) -> dict[str, Any]:
+    def result(self, *, truncated: int) -> dict[str, Any]:
         """Return the numbers of a finished run."""
         seconds = time.perf_counter() - self._started
         return {
             "texts": self.texts,
             "distinct": self.distinct,
-            "truncated": encoder.truncated,
+            "truncated": truncated,
             "bad_rows": self.corpus.bad_rows,
-            "dimensions": encoder.dimensions,
+            "dimensions": self.dimensions,
             "seconds": round(seconds, 3),
             "texts_per_second": round(self.texts / max(seconds, 1e-9), 1),
         }

@@ -24,8 +24,12 @@ def check_target(target: Path, *, sharded: bool) -> None:
         raise OutputError(f"cannot write {target}: wanted a name that ends in {', '.join(WRITERS)}.")
     if not (sharded and target.is_dir()):
         check_writable(target)
-    elif strange := [path.name for path in target.iterdir() if path.suffix != target.suffix]:
+    elif strange := [path.name for path in target.iterdir() if not _is_ours(path, target)]:
         raise OutputError(f"cannot replace the folder {target}: it holds {strange[0]}, which is no shard.")
+
+
+def _is_ours(path: Path, target: Path) -> bool:
+    return path.suffix == target.suffix or path.name in ("_job.json", "_finished.jsonl")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,201 @@
+"""Encoding on many workers: Ray Data hands shards of texts to actors, each of which loads the model once."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinpass.cli.job import Job, Shard, read_texts
+from twinpass.errors import ConfigError, MissingExtra, ModelError, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from twinpass.encoder.encoder import Encoder
+
+# Read when Ray is imported or started: it sends nothing home, and leaves the terminal to us.
+ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+}
+LOCAL_STORE = (
+    128 << 20
+)  # bytes of shared memory for a cluster of our own: only names of files pass through it
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that a worker must know to encode a shard as any other worker would."""
+
+    model: str
+    loading: Mapping[str, Any]
+    normalize: bool
+    metadata: Mapping[str, str]  # of every file of vectors, with the fingerprints of model and data
+
+    def identity(self) -> dict[str, Any]:
+        """Return what makes vectors differ: a job is taken up again only if all of it is the same."""
+        fingerprints = {name: self.metadata[name] for name in ("model_fingerprint", "data_fingerprint")}
+        computing = {name: self.loading[name] for name in ("precision", "runtime")}
+        return {**fingerprints, **computing, "normalize": self.normalize}
+
+
+def found_anywhere(model: str) -> str:
+    """Return a model's name as workers with other working folders find it."""
+    return str(Path(model).absolute()) if Path(model).is_dir() else model
+
+
+class ShardEncoder:
+    """An actor: it loads the model once, then makes files of vectors from files of texts."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._refusal: UserError | None = None
+        try:
+            self._encoder = _load(recipe)
+        except UserError as error:  # of an actor that never lived Ray tells only a text, so the error is kept
+            self._refusal = error
+
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]:
+        """Encode the shards of a batch and return, per shard, its number and what was counted."""
+        import numpy as np
+
+        if self._refusal is not None:
+            raise self._refusal
+        places = zip(batch["shard"], batch["texts"], batch["vectors"], strict=True)
+        made = [self.encode(int(shard), Path(str(texts)), Path(str(to))) for shard, texts, to in places]
+        return {name: np.array([one[name] for one in made], dtype=np.int64) for name in made[0]}
+
+    def encode(self, number: int, source: Path, target: Path) -> dict[str, int]:
+        """Encode one file of texts; the file of vectors appears whole or not at all."""
+        from twinpass.cli.encode import blocks
+        from twinpass.cli.vectors import writing_vectors
+
+        texts, distinct = read_texts(source), 0
+        described: Any = {
+            "dimensions": self._encoder.dimensions,
+            "total": len(texts),
+            "metadata": self._recipe.metadata,
+        }
+        with writing_vectors(target, **described) as write:
+            for held, vectors in blocks(self._encoder, texts, normalize=self._recipe.normalize):
+                distinct += len(set(held))
+                write(held, vectors)
+        return {
+            "shard": number,
+            "rows": len(texts),
+            "distinct": distinct,
+            "truncated": self._encoder.truncated,
+        }
+
+
+def _load(recipe: Recipe) -> Encoder:
+    """Load the model, and make sure that it is the one which every other worker has."""
+    from twinpass.encoder.encoder import Encoder
+
+    encoder = Encoder.load(recipe.model, **recipe.loading)
+    found, wanted = encoder.fingerprint, recipe.metadata["model_fingerprint"]
+    if found != wanted:
+        raise ModelError(
+            f"a worker found another model under the name {recipe.model}: its fingerprint is {found[:12]}, not "
+            f"{wanted[:12]}. Put the same files on every machine."
+        )
+    return encoder
+
+
+def encode_shards(
+    ray: Any, job: Job, recipe: Recipe, *, workers: int | None, address: str | None
+) -> Iterator[dict[str, int]]:
+    """Encode what is left of a job, yielding what was counted in each shard as it is finished."""
+    left = job.left()
+    if not left:
+        return
+    with _cluster(ray, address, workers=workers), _explained(ray):
+        for row in _dataset(ray, left, recipe, workers=workers).iter_rows():
+            made = {name: int(value) for name, value in row.items()}
+            job.note(made)
+            yield made
+
+
+def _dataset(ray: Any, shards: Sequence[Shard], recipe: Recipe, *, workers: int | None) -> Any:
+    """Return what Ray Data is to do: one task for each shard, on a pool of actors."""
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    items = [
+        {"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in shards
+    ]
+    needs, most = _resources(ray, device=str(recipe.loading["device"]))
+    size = min(workers or most, len(shards))
+    # A task takes minutes, so none waits in an actor's queue while another actor has nothing to do.
+    pool = ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)
+    return ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        ShardEncoder, batch_size=1, compute=pool, fn_constructor_args=(recipe,), **needs
+    )
+
+
+def _resources(ray: Any, *, device: str) -> tuple[dict[str, int], int]:
+    """Return what one worker needs, and how many such workers the cluster can hold."""
+    found = ray.cluster_resources()
+    cards = int(found.get("GPU", 0))
+    if device.startswith("cuda") and not cards:
+        raise ConfigError(
+            f"--device {device} needs a cluster with a GPU; this one has none. Try --device cpu."
+        )
+    if cards and not device.startswith("cpu"):
+        return {"num_gpus": 1, "num_cpus": 1}, cards
+    return {"num_cpus": 1}, max(1, int(found.get("CPU", 1)))
+
+
+@contextlib.contextmanager
+def _cluster(ray: Any, address: str | None, *, workers: int | None) -> Iterator[None]:
+    """Connect to the cluster at this address, or to a new one on this machine, until the work is done."""
+    if ray.is_initialized():  # a cluster of the caller's own: used, and left as it was
+        yield
+        return
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    try:
+        if address is None:
+            own = {"include_dashboard": False, "object_store_memory": LOCAL_STORE}
+            ray.init(address="local", num_cpus=workers or os.cpu_count(), **own, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConfigError(
+            f"cannot reach a Ray cluster at {address or 'this machine'}: {error}. Start one with: ray start --head"
+        ) from error
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def find_ray() -> Any:
+    """Return the library, told to send nothing home."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise MissingExtra("--engine ray", "ray") from error
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    return ray
+
+
+@contextlib.contextmanager
+def _explained(ray: Any) -> Iterator[None]:
+    """Let a mistake that a worker met be told as the worker would have told it."""
+    try:
+        yield
+    except ray.exceptions.RayError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, UserError):
+            raise type(cause)(*cause.args) from error
+        raise

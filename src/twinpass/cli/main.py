@@ -18,15 +18,22 @@ import twinpass
 from twinpass.cli.command_line import remember_command
 from twinpass.cli.failures import exit_codes, remember_debug
 
-# A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb.
+# A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb;
+# or, under that name, a table of such functions: a verb with verbs of its own.
 VERBS = {
     "demo": "Train on this machine's documentation and search it.",
     "encode": "Turn sentences into vectors, in a file.",
     "similarity": "Compare sentences by the cosine of their vectors.",
     "train": "Train a sentence encoder with SimCSE.",
+    "triplets": "Make training triplets of inference data (SNLI, MNLI, ANLI).",
     "evaluate": "Score a model on STS, transfer and your own data.",
     "compare": "Compare two models pair by pair: is there a difference?",
     "analyze": "Look at the space a model makes, in figures and one page.",
+    "index": "Keep texts and their vectors in an index that grows.",
+    "search": "Find the texts of an index that are nearest to a query.",
+    "dedupe": "List texts that say nearly the same.",
+    "cluster": "Sort texts into groups by what they say.",
+    "serve": "Serve a model over HTTP, as OpenAI's clients speak it.",
     "doctor": "Look at this machine and at what is installed.",
 }
 
@@ -69,10 +76,15 @@ class VerbGroup(TyperGroup):
 def load_verb(name: str) -> Any:
     """Import a verb's module and make a command of its function."""
     identifier = name.replace("-", "_")
-    function = getattr(importlib.import_module(f"twinpass.cli.{identifier}"), identifier)
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=HELP)
-    single.command(name)(function)
-    return typer.main.get_command(single)
+    found = getattr(importlib.import_module(f"twinpass.cli.{identifier}"), identifier)
+    if callable(found):
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=HELP)
+        single.command(name)(found)
+        return typer.main.get_command(single)
+    group = typer.Typer(help=VERBS[name], add_completion=False, rich_markup_mode=None, context_settings=HELP)
+    for own_verb, function in found.items():
+        group.command(own_verb)(function)
+    return typer.main.get_command(group)
 
 
 app = typer.Typer(cls=VerbGroup, rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=HELP)

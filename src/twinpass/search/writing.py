@@ -42,10 +42,7 @@ def build(
     facts: Mapping[str, Any] | None,
 ) -> Written:
     """Make an index of blocks; until all is written, what was there before stays."""
-    if kind not in KINDS:
-        raise ConfigError(
-            f"no kind of index named {kind!r}.{suggest(kind, KINDS)} Known: {', '.join(KINDS)}."
-        )
+    check_kind(kind)
     with _new_folder(folder), locked(folder), explaining(folder):
         old = _check_replaceable(folder, overwrite=overwrite)
         sweep(folder, old.names if old else set())
@@ -215,6 +212,13 @@ def _check_replaceable(folder: Path, *, overwrite: bool) -> Manifest | None:
             "or replace it with --overwrite."
         )
     return read_manifest(folder)
+
+
+def check_kind(kind: str) -> None:
+    """Refuse a kind of search that there is not."""
+    if kind not in KINDS:
+        known = ", ".join(KINDS)
+        raise ConfigError(f"no kind of index named {kind!r}.{suggest(kind, KINDS)} Known: {known}.")
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:

@@ -79,13 +79,18 @@ class Corpus:
         return sum(self.bad_reasons.values())
 
     def __iter__(self) -> Iterator[Row]:
-        for table, line, texts, score in self._pass():
+        for table, line, texts, score, _ in self._pass():
             yield Row(texts, score, f"{table}:{line}")
 
     def texts(self) -> Iterator[str]:
         """Yield every text column of every row, row by row."""
-        for _, _, texts, _ in self._pass():
+        for _, _, texts, _, _ in self._pass():
             yield from texts
+
+    def records(self) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
+        """Yield every row's texts, and by name the values of its other columns that are not missing."""
+        for _, _, texts, _, others in self._pass(others=True):
+            yield texts, others
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the rows' content, however the files are named, packed or formatted."""
@@ -95,7 +100,7 @@ class Corpus:
         """Count and fingerprint the content in one pass; a bad row shows here, before any work is done."""
         digest = hashlib.sha256()
         rows = 0
-        for _, _, texts, score in self._pass():
+        for _, _, texts, score, _ in self._pass():
             rows += 1
             for text in texts:
                 content = text.encode()
@@ -105,21 +110,26 @@ class Corpus:
             digest.update(f"{score!r}\n".encode())
         return Survey(rows, rows * self.width, digest.hexdigest())
 
-    def _pass(self) -> Iterator[tuple[str, int, tuple[str, ...], float | None]]:
+    def _pass(
+        self, *, others: bool = False
+    ) -> Iterator[tuple[str, int, tuple[str, ...], float | None, dict[str, object]]]:
         bad = BadRows(skip=self._skip_bad_rows)
         for table, choice in self._parts:
             name, count, scored = table.name, len(choice.texts), choice.score is not None
-            for line, values in table.rows(choice.wanted, bad):
+            rest = [at for at in range(len(table.names)) if at not in choice.texts] if others else []
+            for line, values in table.rows((*choice.wanted, *rest), bad):
                 texts = tuple(values[:count])
                 fault = _fault(texts)
                 if fault:
                     bad.report(f"{name}:{line}", *fault)
                     continue
-                score = to_number(values[-1]) if scored else None
+                score = to_number(values[count]) if scored else None
                 if scored and score is None:
-                    bad.report(f"{name}:{line}", "a score that is no number", f"found {values[-1]!r}")
+                    bad.report(f"{name}:{line}", "a score that is no number", f"found {values[count]!r}")
                     continue
-                yield name, line, texts, score  # type: ignore[misc]
+                named = zip(rest, values[len(choice.wanted) :], strict=True) if rest else ()
+                kept = {table.names[at]: value for at, value in named if value is not None}
+                yield name, line, texts, score, kept  # type: ignore[misc]
         self.bad_reasons = dict(bad.reasons)
 
 

@@ -1,0 +1,86 @@
+"""Talking to Milvus: where it is, how it is reached, and what its refusals mean."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from twinpass.errors import ConfigError, InputError, MissingExtra
+
+CONNECTING = 10  # seconds: a server that is there answers in far less
+ANSWERING = 120  # seconds for one request: the client would go on trying for many minutes
+_NAME = re.compile(
+    r"[A-Za-z_][A-Za-z0-9_]{0,199}"
+)  # what every Milvus accepts, with room for our own endings
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where an index is: a file that ends in .db, or a server, and the name of a collection there."""
+
+    uri: str
+    collection: str = "twinpass"
+    token: str | None = None
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.collection):
+            raise ConfigError(
+                f"a collection is named by letters, digits and _, not beginning with a digit; got {self.collection!r}."
+            )
+        if not self.is_file and "://" not in self.uri:
+            raise ConfigError(
+                f"wanted a file that ends in .db or a server such as http://localhost:19530, got {self.uri!r}."
+            )
+
+    def __str__(self) -> str:
+        return f"{self.collection} at {self.uri}"
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the index is in a file of this machine, without a server."""
+        return "://" not in self.uri and self.uri.endswith(".db")
+
+
+def connect(address: Address, *, create: bool = False) -> Any:
+    """Return a client; a file is made only if asked for."""
+    try:
+        from pymilvus import MilvusClient
+    except ImportError as error:
+        raise MissingExtra("--engine milvus", "milvus") from error
+    for name in ("pymilvus", "milvus_lite"):  # they log what they also raise, with pages of traceback
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    if address.is_file:
+        _check_file(address, create=create)
+    with explained(address, f"cannot reach Milvus at {address.uri}"):
+        return MilvusClient(uri=address.uri, token=address.token or "", timeout=CONNECTING)
+
+
+def _check_file(address: Address, *, create: bool) -> None:
+    if importlib.util.find_spec("milvus_lite") is None:
+        raise MissingExtra("an index of Milvus in a file", "milvus")
+    path = Path(address.uri)
+    if not create and not path.exists():
+        raise InputError(
+            f"there is no {path}. Make it with: twinpass index build --engine milvus --uri {path}"
+        )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+
+
+@contextlib.contextmanager
+def explained(address: Address, what: str | None = None) -> Iterator[None]:
+    """Turn a refusal of Milvus into one line that names the place."""
+    from pymilvus import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        reason = " ".join(str(error.message or error).split()).rstrip(".")
+        advice = "Is another process using the file?" if address.is_file else "Look at --uri and --token."
+        raise InputError(f"{what or f'Milvus refused ({address})'}: {reason}. {advice}") from error

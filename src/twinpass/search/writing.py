@@ -46,7 +46,7 @@ def build(
     with _new_folder(folder), locked(folder), explaining(folder):
         old = _check_replaceable(folder, overwrite=overwrite)
         sweep(folder, old.names if old else set())
-        first, blocks = _peek(blocks)
+        first, blocks = peek(blocks)
         manifest = Manifest(
             model=dict(model),
             dimensions=int(np.shape(first.vectors)[1]),
@@ -153,7 +153,7 @@ def _write_removed(folder: Path, manifest: Manifest, removed: Ids) -> str:
     return name
 
 
-def _peek(blocks: Iterable[Block]) -> tuple[Block, Iterable[Block]]:
+def peek(blocks: Iterable[Block]) -> tuple[Block, Iterable[Block]]:
     """Return the first block, and all of them."""
     iterator = iter(blocks)
     first = next((block for block in iterator if len(block.texts)), None)

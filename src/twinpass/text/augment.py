@@ -6,16 +6,14 @@ returns the sentence as it is, and none returns an empty one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
+from unicodedata import category
 
 from numpy.random import Generator
 
 Operator = Callable[[str, Generator], str]
 Synonyms = Callable[[str], Sequence[str]]
-
-_CORE = re.compile(r"(\W*)(.*?)(\W*)", re.DOTALL)
 
 
 def crop(percent: int) -> Operator:
@@ -93,9 +91,12 @@ def share(percent: int, count: int) -> int:
 
 
 def split_word(word: str) -> tuple[str, str, str]:
-    """Split a word into the punctuation before it, its core and the punctuation after it."""
-    match = _CORE.fullmatch(word)
-    return match.group(1, 2, 3) if match else ("", word, "")
+    """Split a word into the punctuation (and symbols) before it, its core and the punctuation after it."""
+    inside = [place for place, letter in enumerate(word) if category(letter)[0] not in "PS"]
+    if not inside:
+        return word, "", ""
+    start, end = inside[0], inside[-1] + 1
+    return word[:start], word[start:end], word[end:]
 
 
 def like(original: str, word: str) -> str:

@@ -6,6 +6,7 @@ zip), and where Debian's package wordnet-base puts them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import warnings
@@ -73,11 +74,11 @@ def find_wordnet(named: str | None = None) -> WordNet:
                 f"{folder} is not a folder of WordNet's files: it has no {missing}. Name the folder that has it."
             )
         return WordNet(_authorise(folder))
-    try:
-        return WordNet(nltk.data.find("corpora/wordnet"))
-    except LookupError:
-        if next(_missing(SYSTEM), None) is None:
-            return WordNet(_authorise(SYSTEM))
+    for place in ("corpora/wordnet", "corpora/wordnet.zip/wordnet/"):
+        with contextlib.suppress(LookupError):
+            return WordNet(nltk.data.find(place))
+    if next(_missing(SYSTEM), None) is None:
+        return WordNet(_authorise(SYSTEM))
     raise InputError(
         f"WordNet is not here: neither in nltk's data nor in {SYSTEM}. Install it (Debian: apt-get install "
         "wordnet-base), or name the folder of its files with --wordnet DIR."

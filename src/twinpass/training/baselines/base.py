@@ -77,6 +77,7 @@ class Baseline(ABC):
     examples_per_step: int
     texts_per_example: ClassVar[int] = 1  # that go through an encoder
     negatives: float = 0.0  # that an example is told apart from
+    mlm_loss: float | None = None  # the masked tokens' part of the last loss, where there is one
 
     @abstractmethod
     def __init__(self, run: FilledRun, rows: Rows, device: torch.device) -> None: ...

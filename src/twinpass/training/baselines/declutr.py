@@ -96,7 +96,8 @@ class Declutr(Baseline):
         loss = self._contrast(spans)
         loss.backward()  # type: ignore[no-untyped-call]
         anchors = [ids for ids, *_ in spans]
-        return float(loss.detach()) + self.mlm.backward(anchors, random, weight=1.0, processes=self.processes)
+        self.mlm_loss = self.mlm.backward(anchors, random, weight=1.0, processes=self.processes)
+        return float(loss.detach()) + self.mlm_loss
 
     def draw(self, documents: Numbers, random: np.random.Generator) -> list[list[list[int]]]:
         """Return the token ids of every anchor of the documents, each followed by those of its positives."""

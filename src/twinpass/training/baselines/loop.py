@@ -125,7 +125,7 @@ class Course:
         began = time.monotonic()
         self.baseline.set_rate(self.optimizer, self.run, step, self.steps)
         # A generator of the step's own, so that what is drawn does not depend on what was drawn before.
-        loss = self.baseline.backward(examples, np.random.default_rng([self.run.seed, step]))
+        loss = self.baseline.backward(examples, np.random.default_rng([self.run.seed, step, 1]))
         norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.baseline.clip))
         self._check_finite(step, loss=loss, norm=norm)
         self.optimizer.step()
@@ -164,7 +164,7 @@ class Course:
             steps=self.steps,
             epoch=self.step / self.batches.per_epoch,
             loss=self.loss,
-            mlm_loss=None,
+            mlm_loss=self.baseline.mlm_loss,
             learning_rate=self.optimizer.param_groups[0]["lr"],
             gradient_norm=norm,
             negatives=self.baseline.negatives,

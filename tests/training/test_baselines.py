@@ -1,0 +1,414 @@
+"""Every baseline computes its paper's loss, trains what it should, learns, and leaves a model that loads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.training.material import make_sentences
+from tests.training.toys import (
+    NAMES,
+    build,
+    make_documents,
+    make_labelled,
+    make_word_vectors,
+    naive_jensen_shannon,
+    naive_nt_xent,
+    naive_softmax,
+    naive_tension,
+    rows_for,
+    run_for,
+)
+
+from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.model import Dense
+from twinpass.errors import ConfigError, InputError, OutputError, TrainingError, UserError
+from twinpass.evaluation.models import open_model
+from twinpass.files import sha256
+from twinpass.training.baselines import BASELINES, BaselineRun, train_baseline
+from twinpass.training.baselines.ct import tension
+from twinpass.training.baselines.declutr import Frame, draw_length, draw_spans, group_lines, nt_xent
+from twinpass.training.baselines.isbert import Ngrams, jensen_shannon
+from twinpass.training.baselines.softmax import pair_features, softmax_loss
+from twinpass.training.events import Evaluated, Started, Stepped, Stopped
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
+SENTENCES = make_sentences(12, seed=5)
+
+
+@pytest.fixture(scope="session")
+def models(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    words = make_word_vectors(tmp_path_factory.mktemp("words") / "vectors.txt")
+    return dict.fromkeys(NAMES, tiny) | {"infersent": words}
+
+
+def normal(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# The losses, against loops.
+
+
+def test_tension_is_its_formula() -> None:
+    anchors, candidates = normal(3, 4), normal(3, 8, 4, seed=1)
+    assert float(tension(anchors, candidates)) == pytest.approx(naive_tension(anchors, candidates))
+
+
+def test_softmax_loss_is_its_formula() -> None:
+    classifier = torch.nn.Linear(12, 3, dtype=torch.float64)
+    u, v, classes = normal(5, 4), normal(5, 4, seed=1), [0, 1, 2, 0, 1]
+    found = softmax_loss(classifier, u, v, torch.tensor(classes), "difference")
+    wanted = naive_softmax(classifier.weight, classifier.bias, u, v, classes)
+    assert found.item() == pytest.approx(wanted)
+
+
+def test_infersents_features_add_the_product() -> None:
+    u, v = normal(2, 3), normal(2, 3, seed=1)
+    wanted = [[*a, *b, *abs(a - b), *(a * b)] for a, b in zip(u.numpy(), v.numpy(), strict=True)]
+    np.testing.assert_allclose(pair_features(u, v, "difference and product"), wanted)
+
+
+def test_jensen_shannon_is_its_formula_and_a_duplicate_is_no_negative() -> None:
+    sentences = [normal(length, 4, seed=length) for length in (3, 1, 2)]
+    sentences.append(sentences[0])
+    texts = ["a", "b", "c", "a"]
+    owners = torch.repeat_interleave(torch.arange(4), torch.tensor([3, 1, 2, 3]))
+    means = torch.stack([local.mean(dim=0) for local in sentences])
+    same = torch.tensor([[left == right for right in texts] for left in texts])
+    found = jensen_shannon(torch.cat(sentences), owners, means, same)
+    assert found.item() == pytest.approx(naive_jensen_shannon(sentences, texts))
+
+
+def test_nt_xent_is_its_formula() -> None:
+    anchors, positives = normal(4, 5), normal(4, 5, seed=1)
+    assert float(nt_xent(anchors, positives)) == pytest.approx(naive_nt_xent(anchors, positives, 0.05))
+
+
+def test_ngrams_are_windows_of_a_ring_and_their_mean_is_one_linear_layer() -> None:
+    states, mask = normal(2, 6, 4), torch.tensor([[1] * 6, [1] * 4 + [0] * 2])
+    ngrams = Ngrams(4, 3).double()
+    dense = Dense(4, 9, activation="Identity").double()
+    ngrams.fold_into(dense)
+    features = ngrams(states, mask)
+    for row, length in ((0, 6), (1, 4)):
+        for token in range(length):
+            parts = []
+            for window, linear in zip((1, 3, 5), ngrams.maps, strict=True):
+                around = range(token - window // 2, token + window // 2 + 1)
+                parts.append(linear(torch.cat([states[row, place % length] for place in around])))
+            torch.testing.assert_close(features[row, token], torch.cat(parts))
+        mean = features[row, :length].mean(dim=0)
+        torch.testing.assert_close(dense(states[row, :length].mean(dim=0)), mean)
+
+
+# A batch's loss, from the texts on.
+
+
+def test_ct_compares_an_anchor_with_itself_and_seven_others(models, tmp_path) -> None:
+    baseline: Any = build(run_for("ct", models, tmp_path), [*SENTENCES, SENTENCES[0]])
+    drawn = np.stack([baseline.draw_candidates(0, np.random.default_rng(seed)) for seed in range(50)])
+    assert drawn.shape == (50, 8) and (drawn[:, 0] == 0).all()
+    assert set(drawn[:, 1:].ravel()) == set(range(1, 12))  # never 12, which has the anchor's text
+
+    found = baseline.loss(np.array([3, 5]), np.random.default_rng(7))
+    random = np.random.default_rng(7)
+    candidates = [baseline.draw_candidates(anchor, random) for anchor in (3, 5)]
+    first, second = (
+        torch.from_numpy(encoder.encode(SENTENCES)).double() for encoder in baseline.encoders.values()
+    )
+    chosen = torch.stack([second[[place % 12 for place in row]] for row in candidates])
+    assert found.item() == pytest.approx(naive_tension(first[[3, 5]], chosen), rel=1e-4)
+
+
+def test_sbert_classifies_its_pairs(models, tmp_path) -> None:
+    rows = make_labelled(9)
+    baseline: Any = build(run_for("sbert", models, tmp_path), rows)
+    baseline.encoder.model.eval()
+    found = baseline.loss(np.array([4, 2, 0]), np.random.default_rng())
+    u, v = (
+        torch.from_numpy(baseline.encoder.encode([rows[place][column] for place in (4, 2, 0)])).double()
+        for column in (0, 1)
+    )
+    (linear,) = baseline.classifier
+    assert found.item() == pytest.approx(naive_softmax(linear.weight, linear.bias, u, v, [1, 2, 0]), rel=1e-4)
+
+
+def test_isberts_vector_is_the_mean_of_its_local_features(models, tmp_path) -> None:
+    baseline: Any = build(run_for("isbert", models, tmp_path), SENTENCES)
+    baseline.encoder.model.eval()
+    local, owners, means = baseline.features(baseline.encoder.tokenize(SENTENCES))
+    sentences = [local[owners == place].detach().double() for place in range(12)]
+    vectors = baseline.candidates()["encoder"].encode(SENTENCES)
+    np.testing.assert_allclose(means.detach(), vectors, atol=1e-5)
+    np.testing.assert_allclose([each.mean(dim=0).numpy() for each in sentences], vectors, atol=1e-5)
+    found = baseline.loss(np.arange(12), np.random.default_rng())
+    assert found.item() == pytest.approx(naive_jensen_shannon(sentences, SENTENCES), rel=1e-4)
+
+
+def test_declutr_contrasts_anchors_with_the_mean_of_their_positives(models, tmp_path) -> None:
+    baseline: Any = build(run_for("declutr", models, tmp_path), make_documents(4))
+    baseline.encoder.model.eval()
+    examples = np.array([0, 2, 1])
+    found = baseline.loss(examples, np.random.default_rng(5))
+    spans = baseline.draw(examples, np.random.default_rng(5))
+    assert len(spans) == 6 and all(len(group) == 3 for group in spans)
+    with torch.no_grad():
+        vectors = [
+            [baseline.encoder.model(baseline.encoder.pad([ids]))[0].double() for ids in group]
+            for group in spans
+        ]
+    anchors = torch.stack([group[0] for group in vectors])
+    positives = torch.stack([(group[1] + group[2]) / 2 for group in vectors])
+    assert found.item() == pytest.approx(naive_nt_xent(anchors, positives, 0.05), rel=1e-4)
+
+    total = baseline.backward(examples, np.random.default_rng(5))
+    assert total == pytest.approx(found.item() + baseline.mlm_loss) and baseline.mlm_loss > 0
+
+
+# DeCLUTR's spans.
+
+
+def test_lines_are_grouped_into_documents_in_order() -> None:
+    ends = np.cumsum([3, 4, 10, 2, 2, 2, 1])
+    assert group_lines(ends, least=6).tolist() == [7, 17, 24]  # the last line joins the document before it
+    assert group_lines(ends, least=25).tolist() == []
+
+
+def test_spans_stay_inside_and_positives_touch_their_anchor() -> None:
+    random = np.random.default_rng(0)
+    kinds = set()
+    for _ in range(300):
+        groups = draw_spans(130, 32, random)
+        (first, *_), (second, *_) = groups
+        assert first.end <= 65 <= second.start
+        for anchor, *positives in groups:
+            for span in (anchor, *positives):
+                assert 0 <= span.start < span.end <= 130 and 2 <= span.end - span.start <= 32
+            for positive in positives:
+                assert positive.start <= anchor.end and positive.end >= anchor.start
+                adjacent = positive.start == anchor.end or positive.end == anchor.start
+                inside = anchor.start <= positive.start and positive.end <= anchor.end
+                kinds.add("adjacent" if adjacent else "subsumed" if inside else "overlapping")
+    assert kinds == {"adjacent", "subsumed", "overlapping"}
+
+
+def test_anchors_are_long_and_positives_short() -> None:
+    random = np.random.default_rng(0)
+    anchors, positives = (
+        np.mean([draw_length(shape, 512, random) for _ in range(4000)]) for shape in ((4, 2), (2, 4))
+    )
+    assert anchors == pytest.approx(32 + 480 * 4 / 6, abs=8)
+    assert positives == pytest.approx(32 + 480 * 2 / 6, abs=8)
+
+
+def test_the_frame_of_special_tokens_comes_off_and_on(tiny) -> None:
+    encoder = Encoder.load(tiny, pooler="avg", device="cpu")
+    frame = Frame(encoder.tokenizer)
+    (ids,) = encoder.tokenize(["日 the cat 日"])
+    assert (frame.before, frame.after, frame.special) == ([2], [3], 2)
+    assert frame(np.array(frame.strip(ids))) == ids and 2 not in frame.strip(ids)
+
+
+# All of them alike.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_reach_what_trains_and_nothing_else(name, models, tmp_path) -> None:
+    baseline: Any = build(run_for(name, models, tmp_path), rows_for(name))
+    baseline.backward(np.arange(8), np.random.default_rng(0))
+    unused = ("pooler.dense", "key.bias")  # BERT's own pooler; a bias that a softmax does not see
+    for parameter_name, parameter in baseline.parameters().items():
+        reached = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
+        assert reached or any(part in parameter_name for part in unused), parameter_name
+    trained = set(baseline.parameters().values())
+    for candidate in baseline.candidates().values():
+        others = [each for each in candidate.model.parameters() if each not in trained]
+        assert all(each.grad is None for each in others)
+        assert bool(others) == (name == "isbert")  # the layer that only mirrors the convolutions
+    if name == "infersent":
+        assert not baseline.encoder.table.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "share"),
+    [("ct", 40, 0.5), ("sbert", 40, 0.5), ("isbert", 40, 0.5), ("declutr", 40, 0.8), ("infersent", 60, 0.5)],
+)
+def test_it_learns_a_toy(name, steps, share, models, tmp_path) -> None:
+    events: list[Any] = []
+    run = run_for(name, models, tmp_path / "out", steps=steps)
+    result = train_baseline(run, rows=rows_for(name), on_event=events.append)
+    losses = [event.loss for event in events if isinstance(event, Stepped)]
+    # IS-BERT's loss lies between -2 log 2, perfect information, and what a bad start makes of it.
+    floor = -2 * math.log(2) if name == "isbert" else 0.0
+    assert np.mean(losses[-6:]) - floor < share * (np.mean(losses[:3]) - floor)
+    assert isinstance(events[0], Started) and isinstance(events[-1], Stopped)
+    assert (result.steps, result.reason, result.loss) == (steps, "finished", losses[-1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_model_that_was_best_is_the_one_that_loads(name, models, tmp_path) -> None:
+    seen: list[np.ndarray] = []
+
+    def evaluate(encode) -> float:
+        torch.rand(3)  # which must not touch the training
+        seen.append(encode(SENTENCES))
+        return -float(len(seen))  # the first after training is the best
+
+    run = run_for(name, models, tmp_path / "out", steps=2, eval_every=1)
+    events: list[Any] = []
+    result = train_baseline(run, rows=rows_for(name), evaluate=evaluate, on_event=events.append)
+    assert [event.best for event in events if isinstance(event, Evaluated)] == [False, True, False]
+    assert (result.best_step, result.before) == (1, {"score": -1.0})
+    assert result.kept == ("first" if name == "ct" else "encoder")
+    loaded = open_model(result.output)
+    np.testing.assert_array_equal(loaded.encode(SENTENCES), seen[1])
+    assert np.abs(seen[-1] - seen[1]).max() > 0
+    if name != "infersent":
+        np.testing.assert_array_equal(Encoder.load(result.output).encode(SENTENCES), seen[1])
+
+    facts = json.loads((result.output / "result.json").read_text())
+    assert loaded.fingerprint and loaded.fingerprint.startswith(facts["provenance"]["model"]["fingerprint"])
+    stored = json.loads((result.output / "run.json").read_text())
+    assert stored["baseline"] == name and stored["batch_size"] == run.filled().batch_size
+    assert "stepped" in (result.output / "log.jsonl").read_text()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_seed_gives_the_same_weight_file(name, models, tmp_path) -> None:
+    kinds = []
+    for folder, seed in (("one", 1), ("two", 1), ("other", 2)):
+        run = run_for(name, models, tmp_path / folder, seed=seed, steps=2)
+        kinds.append(sha256(train_baseline(run, rows=rows_for(name)).output / "model.safetensors"))
+    assert kinds[0] == kinds[1] != kinds[2]
+
+
+def test_the_better_copy_of_ct_is_kept(models, tmp_path) -> None:
+    scores = iter([0.1, 0.2, 0.3])  # before; then the first copy and the second
+    run = run_for("ct", models, tmp_path / "out", steps=1)
+    result = train_baseline(run, rows=SENTENCES, evaluate=lambda encode: next(scores))
+    assert (result.kept, result.best["score"]) == ("second", 0.3)
+
+
+def test_isberts_folder_is_one_that_sentence_transformers_loads(models, tmp_path) -> None:
+    transformers = pytest.importorskip("sentence_transformers")
+    result = train_baseline(run_for("isbert", models, tmp_path / "out"), rows=SENTENCES)
+    theirs = transformers.SentenceTransformer(str(result.output), device="cpu").encode(SENTENCES)
+    np.testing.assert_allclose(Encoder.load(result.output).encode(SENTENCES), theirs, atol=1e-5)
+
+
+# Rates.
+
+
+def rates(name: str, models, tmp_path: Path, steps: list[int], *, of: int, **fields: Any) -> list[float]:
+    run = run_for(name, models, tmp_path, **fields)
+    baseline = build(run, rows_for(name))
+    optimizer = baseline.make_optimizer(run.filled())
+    found = []
+    for step in steps:
+        baseline.set_rate(optimizer, run.filled(), step, of)
+        found.append(optimizer.param_groups[0]["lr"])
+    return found
+
+
+def test_cts_rate_goes_down_five_stairs(models, tmp_path) -> None:
+    steps = [0, 499, 500, 1000, 1500, 2000, 9000]
+    found = rates("ct", models, tmp_path, steps, of=10_000, learning_rate=1e-5)
+    assert found == pytest.approx([1e-5, 1e-5, 8e-6, 6e-6, 4e-6, 2e-6, 2e-6])
+
+
+def test_sberts_rate_rises_for_a_tenth_and_falls_to_nothing(models, tmp_path) -> None:
+    found = rates("sbert", models, tmp_path, [0, 9, 10, 55, 99], of=100, learning_rate=2e-5)
+    assert found == pytest.approx([2e-5 / 11, 2e-5 * 10 / 11, 2e-5, 1e-5, 2e-5 / 90])
+
+
+def test_infersents_rate_decays_by_the_epoch_and_shrinks_when_dev_does_not_rise(models, tmp_path) -> None:
+    assert rates("infersent", models, tmp_path, [0, 2, 3, 9], of=20, batch_size=16, learning_rate=0.1) == (
+        pytest.approx([0.1, 0.1, 0.099, 0.1 * 0.99**3])
+    )
+    run = run_for("infersent", models, tmp_path / "out", epochs=20, steps=None, learning_rate=0.1)
+    events: list[Any] = []
+    result = train_baseline(
+        run, rows=rows_for("infersent"), evaluate=lambda encode: 0.5, on_event=events.append
+    )
+    # One gain, then 0.1 is divided by 5 after each epoch until it is below 1e-5.
+    found = [event.learning_rate for event in events if isinstance(event, Stepped)]
+    assert found[:4] == pytest.approx([0.1, 0.099, 0.1 * 0.99**2 / 5, 0.1 * 0.99**3 / 25])
+    assert (result.reason, result.steps, found[-1] > 1e-5) == ("early stop", 7, True)
+
+
+# What a user may get wrong.
+
+
+def test_labels_come_in_the_spellings_of_the_releases(models, tmp_path) -> None:
+    spellings = ["entailment", "n", "2", "E", " Neutral", "contradiction"]
+    rows = [(f"the cat {label}", f"a dog {label}", label) for label in spellings]
+    assert build(run_for("sbert", models, tmp_path), rows).classes.tolist() == [0, 1, 2, 0, 1, 2]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "fields", "message"),
+    [
+        ("sbert", [("a", "b", "-"), ("a", "c", "neutral")], {}, "row 0: the label is one of entailment"),
+        ("sbert", [("a", "b", "neutral"), ("c", "d", "neutral")], {}, "every pair .* is labelled neutral"),
+        ("infersent", SENTENCES, {}, "gives 1 text column.s., and premise, hypothesis and label"),
+        ("infersent", make_labelled(6), {"pooler": "avg"}, "no pooler; got 'avg'"),
+        ("ct", SENTENCES, {"batch_size": 12}, "multiple of 8; got 12"),
+        ("ct", SENTENCES, {"width": 9}, "width is for infersent"),
+        ("ct", None, {}, "ct learns from sentences"),
+        ("isbert", SENTENCES, {"pooler": "cls"}, "its pooler is avg, not 'cls'"),
+        ("declutr", SENTENCES, {"max_tokens": 30}, r"12 lines hold \d+ tokens, and a document holds 112"),
+        ("ct", SENTENCES, {"steps": 0}, "steps must be 1 or more"),
+        ("ct", SENTENCES, {"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ("ct", SENTENCES, {"max_tokens": 2}, "max_tokens must be 3 or more"),
+        ("ct", SENTENCES, {"output": ""}, "needs an output folder"),
+    ],
+)
+def test_what_makes_no_sense_is_explained(name, rows, fields, message, models, tmp_path) -> None:
+    run = dataclasses.replace(run_for(name, models, tmp_path / "out"), **fields)
+    with pytest.raises(UserError, match=message):
+        train_baseline(run, rows=rows)
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_baseline_gets_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"no baseline named 'sbret'. Did you mean 'sbert'"):
+        train_baseline(BaselineRun(baseline="sbret", output="x"))
+    assert tuple(BASELINES) == ("ct", "declutr", "infersent", "isbert", "sbert")
+
+
+def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(models, tmp_path) -> None:
+    run = run_for("ct", models, tmp_path / "out", learning_rate=1e30, steps=5)
+    with pytest.raises(TrainingError, match=r"ct: the loss is .* at step 2"):
+        train_baseline(run, rows=SENTENCES)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_run_is_overwritten_and_only_if_allowed(models, tmp_path) -> None:
+    run = run_for("ct", models, tmp_path / "out", steps=1)
+    train_baseline(run, rows=SENTENCES)
+    with pytest.raises(OutputError, match="Allow it to be overwritten"):
+        train_baseline(run, rows=SENTENCES)
+    train_baseline(run, rows=SENTENCES, overwrite=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    with pytest.raises(OutputError, match=r"already holds letter.txt. Choose another place"):
+        train_baseline(run_for("ct", models, tmp_path / "mine"), rows=SENTENCES, overwrite=True)
+
+
+def test_a_corpus_is_read_by_its_columns(models, tmp_path) -> None:
+    lines = ["label\thypothesis\tpremise\n"] + [f"{label}\t{b}\t{a}\n" for a, b, label in make_labelled(9)]
+    (tmp_path / "nli.tsv").write_text("".join(lines))
+    from_file, from_rows = (
+        train_baseline(run_for("sbert", models, tmp_path / folder, steps=1, data=data), rows=rows)
+        for folder, data, rows in (("a", str(tmp_path / "nli.tsv"), None), ("b", "", make_labelled(9)))
+    )
+    assert sha256(from_file.output / "model.safetensors") == sha256(from_rows.output / "model.safetensors")
+    (tmp_path / "pairs.csv").write_text("premise,hypothesis\na,b\n")
+    with pytest.raises(InputError, match="no column 'label'"):
+        train_baseline(run_for("sbert", models, tmp_path / "c", data=str(tmp_path / "pairs.csv")))

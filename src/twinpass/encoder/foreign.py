@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from twinpass.encoder.flow import Flow
 from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize
 from twinpass.encoder.pooling import POOLERS, Pooler, find_pooler
 from twinpass.encoder.settings import Settings, inside, read_any_json, read_json
@@ -16,6 +17,7 @@ from twinpass.errors import ModelError
 from twinpass.files import write_json
 
 NORMALIZE = "normalize"
+FLOW = "flow"
 # Their switches of old, in the order in which they concatenate, and their names of the same modes now.
 _SWITCHES = {
     "pooling_mode_cls_token": "cls",
@@ -99,17 +101,25 @@ def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Mod
         return Normalize()
     place = inside(folder, name)
     config = read_json(place / "config.json")
+    layer = _empty_flow(config) if config.get("kind") == FLOW else _empty_dense(config, place)
+    layer.load_state_dict(_read_weights(place, trust_pickle=trust_pickle))
+    return layer
+
+
+def _empty_flow(config: dict[str, Any]) -> Flow:
+    return Flow(config["dimensions"], levels=config["levels"], depth=config["depth"], width=config["width"])
+
+
+def _empty_dense(config: dict[str, Any], place: Path) -> Dense:
     activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
     if activation not in ACTIVATIONS or config.get("use_residual"):
         raise ModelError(
             f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
             f"Known: {', '.join(ACTIVATIONS)}."
         )
-    layer = Dense(
+    return Dense(
         config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation
     )
-    layer.load_state_dict(_read_weights(place, trust_pickle=trust_pickle))
-    return layer
 
 
 def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor]:
@@ -132,29 +142,39 @@ def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor
 
 
 def write_layer(folder: Path, layer: nn.Module) -> None:
-    """Write a Dense layer in the layout both libraries read."""
-    if not isinstance(layer, Dense):
-        raise ModelError(f"a layer of kind {type(layer).__name__} cannot be saved.")
+    """Write a layer's folder: a Dense in the layout both libraries read, a Flow in one of our own."""
     folder.mkdir(parents=True, exist_ok=True)
-    module = "torch.nn.modules." + ("linear" if isinstance(layer.activation, nn.Identity) else "activation")
-    write_json(
-        folder / "config.json",
-        {
-            "in_features": layer.linear.in_features,
-            "out_features": layer.linear.out_features,
-            "bias": layer.linear.bias is not None,
-            "activation_function": f"{module}.{type(layer.activation).__name__}",
-        },
-    )
+    write_json(folder / "config.json", _describe(layer))
     save_file(
         {name: tensor.contiguous() for name, tensor in layer.state_dict().items()},
         folder / "model.safetensors",
     )
 
 
+def _describe(layer: nn.Module) -> dict[str, Any]:
+    if isinstance(layer, Flow):
+        return {"kind": FLOW, **layer.settings}
+    if not isinstance(layer, Dense):
+        raise ModelError(f"a layer of kind {type(layer).__name__} cannot be saved.")
+    module = "torch.nn.modules." + ("linear" if isinstance(layer.activation, nn.Identity) else "activation")
+    return {
+        "in_features": layer.linear.in_features,
+        "out_features": layer.linear.out_features,
+        "bias": layer.linear.bias is not None,
+        "activation_function": f"{module}.{type(layer.activation).__name__}",
+    }
+
+
+def layer_name(layer: nn.Module, place: int) -> str:
+    """Return how settings name the layer in this place: its folder, or `normalize`, which needs none."""
+    return NORMALIZE if isinstance(layer, Normalize) else f"{place}_{type(layer).__name__}"
+
+
 def write_foreign_settings(folder: Path, settings: Settings, transformer: Any) -> str | None:
     """Describe the folder to sentence-transformers, or return why that cannot be done."""
     pooler = find_pooler(settings.pooler)
+    if any(name.endswith(Flow.__name__) for name in settings.layers):
+        return "it has no layer like a flow"
     modules = [("Transformer", "")]
     if pooler.layers is not None:
         if "+" in settings.pooler:

@@ -63,7 +63,9 @@ class SentenceModel(nn.Module):
         vectors = self.pooler.pool(self.hidden(features), features["attention_mask"])
         if self.head is not None and (self.training or self.pooler.head == "kept"):
             vectors = self.head(vectors)
-        result: Tensor = self.layers(vectors)
+        # Fitted layers subtract numbers that are nearly equal, which half precision cannot.
+        with torch.autocast(vectors.device.type, enabled=False):
+            result: Tensor = self.layers(vectors.float())
         return result
 
     def hidden(self, features: Mapping[str, Tensor]) -> Any:

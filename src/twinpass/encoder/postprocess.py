@@ -1,23 +1,156 @@
-"""Maps that are fitted to vectors after training: whitening (Su et al., 2021)."""
+"""Layers that are fitted to vectors after training and stay with the model: whitening, flow, centring, top components.
+
+whitening         (x - mu) W: no direction longer than another (Su et al., 2021)
+flow              an invertible network to a standard normal (Li et al., 2020)
+centring          x - mu
+top-components    x - mu without its part in the longest directions (Mu and Viswanath, 2018)
+"""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import nn
 
-from twinpass.errors import ConfigError
+from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.flow import fit_flow
+from twinpass.encoder.model import Dense, SentenceModel
+from twinpass.errors import ConfigError, InputError
+from twinpass.registry import Registry
 
 Vectors = NDArray[np.float32]
+Matrix = NDArray[np.float64]
+Advance = Callable[[int], None]  # told how many more vectors were used
+
+ADVISED_PER_DIMENSION = 10  # sentences: with as many as dimensions, a covariance is mostly chance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What may be asked of a fit; None leaves it to the layer."""
+
+    keep: int | None
+    components: int | None
+    seed: int
+    advance: Advance
+
+
+_Make = Callable[[Vectors, Wishes], nn.Module]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """A kind of layer, and how one is made for vectors."""
+
+    name: str
+    make: _Make
+    takes: str | None  # the wish that this layer alone has a use for
+
+    def __call__(
+        self,
+        vectors: Vectors,
+        *,
+        keep: int | None = None,
+        components: int | None = None,
+        seed: int = 42,
+        advance: Advance = lambda count: None,
+    ) -> nn.Module:
+        """Return a layer that is fitted to vectors (n, d), n >= 2."""
+        self.check(keep=keep, components=components)
+        _check_vectors(vectors, self.name)
+        return self.make(vectors, Wishes(keep=keep, components=components, seed=seed, advance=advance))
+
+    def check(self, **wishes: int | None) -> None:
+        """Refuse a wish that means nothing to this layer."""
+        for wish, value in wishes.items():
+            if value is not None and wish != self.takes:
+                raise ConfigError(
+                    f"{self.name} has no use for {wish!r}, which another layer takes. Leave it out."
+                )
+
+
+FITS: Registry[Fit] = Registry("layer to fit")
+
+
+def fit_layer(
+    encoder: Encoder,
+    texts: Iterable[str],
+    name: str,
+    *,
+    keep: int | None = None,
+    components: int | None = None,
+    seed: int = 42,
+) -> Encoder:
+    """Return the encoder with one more layer, fitted to its vectors of the distinct texts."""
+    fit = FITS[name]
+    fit.check(keep=keep, components=components)
+    vectors = encoder.encode(dict.fromkeys(texts))
+    return with_layer(encoder, fit(vectors, keep=keep, components=components, seed=seed))
+
+
+def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
+    """Return an encoder that shares everything with this one and applies one more layer at the end.
+
+    The end is after a Normalize, if there is one: a layer is fitted to what the encoder gives.
+    """
+    old = encoder.model
+    layers = nn.Sequential(*old.layers.children(), layer)
+    transformer: nn.Module = old.transformer
+    model = SentenceModel(transformer, pooler=encoder.pooler, head=old.head, layers=layers).train(
+        old.training
+    )
+    return Encoder(
+        model,
+        encoder.tokens,
+        encoder.settings,
+        name=encoder.name,
+        device=encoder.device,
+        precision=encoder.precision,
+        runtime=encoder.runtime_name,
+    )
+
+
+def apply_layer(layer: nn.Module, vectors: Vectors) -> Vectors:
+    """Map vectors (n, d) by a layer, as the encoder that has it does."""
+    with torch.inference_mode():
+        mapped: Vectors = layer(torch.from_numpy(vectors)).numpy()
+    return mapped
+
+
+def _check_vectors(vectors: Vectors, name: str) -> None:
+    if len(vectors) < 2:
+        raise InputError(
+            f"{name} needs two different sentences or more to be fitted, and got {len(vectors)}."
+        )
+    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(bad):
+        raise InputError(
+            f"{len(bad):,} of {len(vectors):,} vectors hold what is not a number, the first in row {bad[0] + 1}. "
+            "The model is damaged, or computes in too low a precision."
+        )
+    if not np.ptp(vectors, axis=0).any():
+        raise InputError(f"all {len(vectors):,} vectors are the same, so there is nothing to fit {name} to.")
+
+
+def _register(name: str, *, takes: str | None = None) -> Callable[[_Make], _Make]:
+    def register(make: _Make) -> _Make:
+        FITS.add(name, Fit(name=name, make=make, takes=takes))
+        return make
+
+    return register
 
 
 @dataclass(frozen=True)
 class Whitening:
     """Subtract a mean (d,), multiply by a matrix (d, k): the result has the identity as covariance."""
 
-    mean: NDArray[np.float64]
-    matrix: NDArray[np.float64]
+    mean: Matrix
+    matrix: Matrix
 
 
 def fit_whitening(vectors: Vectors, *, keep: int | None = None) -> Whitening:
@@ -27,9 +160,7 @@ def fit_whitening(vectors: Vectors, *, keep: int | None = None) -> Whitening:
     """
     if len(vectors) < 2:
         raise ConfigError(f"whitening needs two vectors or more to be fitted, and got {len(vectors)}.")
-    mean = vectors.mean(axis=0, dtype=np.float64)
-    centred = vectors - mean
-    directions, variances, _ = np.linalg.svd(centred.T @ centred / len(vectors))
+    mean, directions, variances = principal_directions(vectors)
     # Directions without variance come out as rounding noise; 1e-10 of the largest is far above it in float64.
     rank = int((variances > 1e-10 * variances[0]).sum())
     if keep is not None and not 1 <= keep <= len(variances):
@@ -41,3 +172,67 @@ def fit_whitening(vectors: Vectors, *, keep: int | None = None) -> Whitening:
 def whiten(vectors: Vectors, whitening: Whitening) -> Vectors:
     """Return (x - mu) W for every row x."""
     return ((vectors - whitening.mean) @ whitening.matrix).astype(np.float32)
+
+
+def principal_directions(vectors: Vectors) -> tuple[Matrix, Matrix, Matrix]:
+    """Return mean (d,), directions (d, d) as columns and variances (d,) along them, the largest first."""
+    mean = vectors.mean(axis=0, dtype=np.float64)
+    centred = vectors - mean
+    directions, variances, _ = np.linalg.svd(centred.T @ centred / len(vectors))
+    return mean, directions, variances
+
+
+def linear_layer(mean: Matrix, matrix: Matrix) -> Dense:
+    """Return (x - mean) matrix as a layer that sentence-transformers knows too: x matrix - mean matrix."""
+    layer = Dense(*matrix.shape, activation="Identity")
+    with torch.no_grad():
+        layer.linear.weight.copy_(torch.from_numpy(matrix.T))
+        layer.linear.bias.copy_(torch.from_numpy(-mean @ matrix))
+    return layer.eval()
+
+
+@_register("whitening", takes="keep")
+def _whitening(vectors: Vectors, wishes: Wishes) -> nn.Module:
+    """Whiten to the first `keep` directions, or to all that vary."""
+    count, dimensions = vectors.shape
+    found = fit_whitening(vectors, keep=wishes.keep)
+    if count < dimensions:
+        warnings.warn(
+            f"whitening {dimensions} dimensions is fitted to only {count:,} sentences, so much of it is chance. "
+            f"{ADVISED_PER_DIMENSION * dimensions:,} or more are advised.",
+            stacklevel=3,
+        )
+    kept = found.matrix.shape[1]
+    if kept < (wishes.keep or dimensions):
+        warnings.warn(
+            f"the vectors vary in {kept} directions only, so {kept} dimensions are kept.", stacklevel=3
+        )
+    wishes.advance(count)
+    return linear_layer(found.mean, found.matrix)
+
+
+@_register("flow")
+def _flow(vectors: Vectors, wishes: Wishes) -> nn.Module:
+    """Fit a Glow of 3 levels, depth 3 and width 32 in one epoch."""
+    return fit_flow(vectors, seed=wishes.seed, advance=wishes.advance)
+
+
+@_register("centring")
+def _centring(vectors: Vectors, wishes: Wishes) -> nn.Module:
+    """Subtract the mean."""
+    wishes.advance(len(vectors))
+    return linear_layer(vectors.mean(axis=0, dtype=np.float64), np.eye(vectors.shape[1]))
+
+
+@_register("top-components", takes="components")
+def _top_components(vectors: Vectors, wishes: Wishes) -> nn.Module:
+    """Subtract the mean, then remove the longest directions."""
+    dimensions = vectors.shape[1]
+    hundredth = max(1, dimensions // 100)  # the authors' rule of thumb
+    removed = hundredth if wishes.components is None else wishes.components
+    if not 1 <= removed < dimensions:
+        raise ConfigError(f"of {dimensions} dimensions 1 to {dimensions - 1} can be removed, not {removed}.")
+    mean, directions, _ = principal_directions(vectors)
+    top = directions[:, :removed]
+    wishes.advance(len(vectors))
+    return linear_layer(mean, np.eye(dimensions) - top @ top.T)

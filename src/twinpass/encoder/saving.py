@@ -56,8 +56,8 @@ def _write_layers(folder: Path, model: SentenceModel, settings: Settings) -> Set
         foreign.write_layer(folder / head, model.head)
     names = []
     for place, layer in enumerate(model.layers.children(), start=3):
-        names.append(f"{place}_Dense" if isinstance(layer, Dense) else foreign.NORMALIZE)
-        if isinstance(layer, Dense):
+        names.append(foreign.layer_name(layer, place))
+        if names[-1] != foreign.NORMALIZE:
             foreign.write_layer(folder / names[-1], layer)
     return replace(settings, transformer="", head=head, layers=tuple(names))
 

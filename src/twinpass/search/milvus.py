@@ -261,6 +261,7 @@ def _existing(store: Store) -> State:
         raise InputError(
             f"there is no index {store.address}. Make one with: twinpass index build MODEL TEXTS --engine milvus"
         )
+    store.load(state.rows)
     return state
 
 

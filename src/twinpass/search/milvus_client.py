@@ -57,7 +57,7 @@ def connect(address: Address, *, create: bool = False) -> Any:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if address.is_file:
         _check_file(address, create=create)
-    with explained(address, f"cannot reach Milvus at {address.uri}"):
+    with _reached(address):
         return MilvusClient(uri=address.uri, token=address.token or "", timeout=CONNECTING)
 
 
@@ -74,13 +74,26 @@ def _check_file(address: Address, *, create: bool) -> None:
 
 
 @contextlib.contextmanager
-def explained(address: Address, what: str | None = None) -> Iterator[None]:
+def explained(address: Address) -> Iterator[None]:
     """Turn a refusal of Milvus into one line that names the place."""
     from pymilvus import MilvusException
 
     try:
         yield
     except MilvusException as error:
-        reason = " ".join(str(error.message or error).split()).rstrip(".")
-        advice = "Is another process using the file?" if address.is_file else "Look at --uri and --token."
-        raise InputError(f"{what or f'Milvus refused ({address})'}: {reason}. {advice}") from error
+        raise InputError(f"Milvus refused ({address}): {_reason(error)}.") from error
+
+
+@contextlib.contextmanager
+def _reached(address: Address) -> Iterator[None]:
+    from pymilvus import MilvusException
+
+    try:
+        yield
+    except MilvusException as error:
+        advice = "Is another process using it?" if address.is_file else "Look at --uri and --token."
+        raise InputError(f"cannot reach Milvus at {address.uri}: {_reason(error)}. {advice}") from error
+
+
+def _reason(error: Any) -> str:
+    return " ".join(str(error.message or error).split()).rstrip(".")

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from twinpass.search.milvus_client import ANSWERING
 from twinpass.search.milvus_filters import keys_of
-from twinpass.search.milvus_store import ANSWERING, PAGE, TEXT_BYTES, Store, as_signed
+from twinpass.search.milvus_store import PAGE, TEXT_BYTES, Store, as_signed
 from twinpass.search.numbered import Seen
 from twinpass.search.segment import Block, Digests, check_vectors, digest_of
 from twinpass.search.writing import Written

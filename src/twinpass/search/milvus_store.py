@@ -63,6 +63,7 @@ class Store:
         self.address = address
         self.client = connect(address, create=create)
         self.states = f"{address.collection}_twinpass"
+        self._loaded: set[str] = set()
 
     def explained(self) -> Any:
         """Explain what Milvus refuses."""
@@ -72,6 +73,7 @@ class Store:
         """Return the index as it is now, if there is one."""
         if not self.client.has_collection(self.states, timeout=ANSWERING):
             return None
+        self.load(self.states)
         rows = self.client.query(
             self.states, filter="generation >= 0", output_fields=["generation", "state"], timeout=ANSWERING
         )
@@ -87,6 +89,12 @@ class Store:
         self.client.insert(self.states, [row], timeout=ANSWERING)
         self.client.flush(self.states)
         self.client.delete(self.states, filter=f"generation < {generation}", timeout=ANSWERING)
+
+    def load(self, name: str) -> None:
+        """Have a collection ready to search: a file that is opened again has none in memory."""
+        if name not in self._loaded:
+            self.client.load_collection(name)
+            self._loaded.add(name)
 
     def create_rows(self, name: str, *, dimensions: int, kind: str) -> None:
         """Make an empty collection of rows, ready to search."""

@@ -25,6 +25,7 @@ VERBS = {
     "encode": "Turn sentences into vectors, in a file.",
     "similarity": "Compare sentences by the cosine of their vectors.",
     "train": "Train a sentence encoder with SimCSE.",
+    "fit": "Fit whitening, a flow or another layer to a model's vectors.",
     "triplets": "Make training triplets of inference data (SNLI, MNLI, ANLI).",
     "evaluate": "Score a model on STS, transfer and your own data.",
     "compare": "Compare two models pair by pair: is there a difference?",
@@ -34,6 +35,7 @@ VERBS = {
     "dedupe": "List texts that say nearly the same.",
     "cluster": "Sort texts into groups by what they say.",
     "serve": "Serve a model over HTTP, as OpenAI's clients speak it.",
+    "reproduce": "Run a table or figure of the paper, ours beside theirs.",
     "doctor": "Look at this machine and at what is installed.",
 }
 

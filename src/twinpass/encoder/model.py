@@ -63,10 +63,17 @@ class SentenceModel(nn.Module):
         vectors = self.pooler.pool(self.hidden(features), features["attention_mask"])
         if self.head is not None and (self.training or self.pooler.head == "kept"):
             vectors = self.head(vectors)
-        # Fitted layers subtract numbers that are nearly equal, which half precision cannot.
-        with torch.autocast(vectors.device.type, enabled=False):
-            result: Tensor = self.layers(vectors.float())
-        return result
+        return self._finish(vectors)
+
+    def _finish(self, vectors: Tensor) -> Tensor:
+        """Apply the layers, in full precision: fitted ones subtract numbers that are nearly equal."""
+        kind = vectors.device.type
+        if torch.is_autocast_enabled(kind):
+            with torch.autocast(kind, enabled=False):
+                vectors = self.layers(vectors.float())
+        else:
+            vectors = self.layers(vectors)
+        return vectors
 
     def hidden(self, features: Mapping[str, Tensor]) -> Any:
         """Run the transformer alone, keeping every layer's states only if the pooler needs them."""

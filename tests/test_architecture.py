@@ -15,7 +15,7 @@ ROWS = [
     {"text"},
     {"encoder"},
     {"training", "evaluation", "analysis", "search"},
-    {"recipes"},
+    {"recipes", "simcse"},
     {"service"},
     {"cli"},
 ]

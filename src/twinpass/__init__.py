@@ -9,19 +9,33 @@ __version__ = "0.1.0"
 # Public names and the modules that hold them; nothing heavy is imported until one is asked for.
 _PUBLIC = {
     "Encoder": "twinpass.encoder.encoder",
+    "Index": "twinpass.search.index",
     "Run": "twinpass.config",
+    "SimCSE": "twinpass.simcse",
     "open_corpus": "twinpass.text.corpus",
     "train": "twinpass.training.loop",
     "TwinpassError": "twinpass.errors",
     "UserError": "twinpass.errors",
 }
 
-__all__ = ["Encoder", "Run", "TwinpassError", "UserError", "__version__", "open_corpus", "train"]
+__all__ = [
+    "Encoder",
+    "Index",
+    "Run",
+    "SimCSE",
+    "TwinpassError",
+    "UserError",
+    "__version__",
+    "open_corpus",
+    "train",
+]
 
 if TYPE_CHECKING:
     from twinpass.config import Run
     from twinpass.encoder.encoder import Encoder
     from twinpass.errors import TwinpassError, UserError
+    from twinpass.search.index import Index
+    from twinpass.simcse import SimCSE
     from twinpass.text.corpus import open_corpus
     from twinpass.training.loop import train
 

@@ -37,8 +37,10 @@ def warn(message: str, *, module: str) -> None:
 
 @pytest.mark.parametrize("name", cli.VERBS)
 def test_every_verb_takes_the_shared_options(name: str):
-    options = {option for parameter in cli.load_verb(name).params for option in parameter.opts}
-    assert {"--json", "--quiet", "--seed", "--device", "--debug"} <= options
+    verb = cli.load_verb(name)
+    for command in getattr(verb, "commands", {name: verb}).values():  # a verb may have verbs of its own
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert {"--json", "--quiet", "--seed", "--device", "--debug"} <= options
 
 
 def test_json_is_one_document_whatever_a_library_prints(run, tryout):

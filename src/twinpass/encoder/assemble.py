@@ -12,6 +12,7 @@ from twinpass.encoder.foreign import read_foreign_settings, read_layer
 from twinpass.encoder.loading import load_tokenizer, load_transformer
 from twinpass.encoder.model import Dense, SentenceModel, fresh_head
 from twinpass.encoder.pooling import find_pooler
+from twinpass.encoder.released import released_settings
 from twinpass.encoder.settings import Settings, inside, need_pooler, read_settings
 from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ConfigError, ModelError
@@ -19,7 +20,7 @@ from twinpass.errors import ConfigError, ModelError
 
 def settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
     """Return how the folder says vectors are made, the user's pooler going before the folder's."""
-    settings = read_settings(folder) or read_foreign_settings(folder)
+    settings = read_settings(folder) or read_foreign_settings(folder) or released_settings(name)
     if pooler is not None:
         return _with_pooler(settings, pooler)
     if settings is None:

@@ -10,6 +10,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
+from twinpass.cli.engine import IndexOptions
 from twinpass.cli.indexing import blocks, load_model_of, model_entry
 from twinpass.cli.model import ModelOptions, exactly
 from twinpass.errors import ConfigError
@@ -24,6 +25,7 @@ def build(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
+    place: IndexOptions,
     names: Annotated[
         list[str],
         typer.Argument(metavar="[MODEL] TEXTS", help="Texts: a file, folder, pattern, - for stdin, or docs:"),
@@ -38,13 +40,9 @@ def build(
     It keeps the texts, their vectors and all other columns of the file, and knows its model. Stopped at any moment,
     what was there before is unchanged. With a single name, it is the texts and the model is minilm.
     """
-    from twinpass.search.index import Index
-    from twinpass.search.writing import check_folder, check_kind
-
     name, rest = chosen.named(names, least=1)
     exactly(rest, 1, "TEXTS after the model")
-    check_kind(kind)
-    check_folder(output, overwrite=overwrite)
+    place.check(output, kind=kind, overwrite=overwrite)
     started = time.perf_counter()
     corpus = data.open(rest[0])
     _, total, fingerprint = corpus.survey()
@@ -52,7 +50,7 @@ def build(
     options = console.described() | chosen.described() | data.described() | {"kind": kind, "unique": unique}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
     with console.progress("encoding", total=total) as advance:
-        index = Index.build(
+        index = place.build(
             output,
             blocks(encoder, corpus, advance),
             model=model_entry(encoder, chosen),
@@ -72,14 +70,13 @@ def add(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
+    place: IndexOptions,
     folder: Folder,
     texts: Annotated[str, typer.Argument(metavar="TEXTS", help="What to add, as for build.")],
     unique: Unique = False,
 ) -> None:
     """Add texts to an index, all or nothing."""
-    from twinpass.search.index import Index
-
-    index = Index.open(folder)
+    index = place.open(folder)
     corpus = data.open(texts)
     _, total, fingerprint = corpus.survey()
     encoder = load_model_of(index, chosen, console)
@@ -97,6 +94,7 @@ def add(
 def remove(
     console: Console,
     data: DataOptions,
+    place: IndexOptions,
     folder: Folder,
     ids: Annotated[str | None, typer.Option(help="Ids as search shows them, with commas between.")] = None,
     where: Annotated[
@@ -105,9 +103,7 @@ def remove(
     texts: Annotated[str | None, typer.Option(help="A file of the texts to remove.")] = None,
 ) -> None:
     """Remove texts from an index: by id, by metadata, or the texts of a file."""
-    from twinpass.search.index import Index
-
-    index = Index.open(folder)
+    index = place.open(folder)
     removed = index.remove(
         ids=None if ids is None else _numbers(ids),
         where=where or None,
@@ -129,11 +125,9 @@ def compact(console: Console, folder: Folder) -> None:
 
 
 @verb
-def info(console: Console, folder: Folder) -> None:
+def info(console: Console, place: IndexOptions, folder: Folder) -> None:
     """Show what an index holds and what made it."""
-    from twinpass.search.index import Index
-
-    found = Index.open(folder).info()
+    found = place.open(folder).info()
     console.result(found, human=_described(found))
 
 
@@ -148,7 +142,7 @@ def _numbers(ids: str) -> list[int]:
 
 
 def _built(found: dict[str, Any], seconds: float) -> str:
-    again = found["rows"] - found["distinct"]
+    again = found["rows"] - found.get("distinct", found["rows"])
     notes = [f"{found['distinct']:,} distinct"] if again else []
     notes += [f"{found['left_out']:,} repeats left out"] if found["left_out"] else []
     notes += [f"{found['bad_rows']:,} bad rows left out"] if found["bad_rows"] else []
@@ -159,17 +153,24 @@ def _built(found: dict[str, Any], seconds: float) -> str:
 def _searched(segment: dict[str, Any]) -> str:
     if segment["kind"] == "exact":
         return "searched exactly"
+    if "recall_at_10" not in segment:  # Milvus made it, and has nothing exact beside it to compare with
+        return f"{segment['kind']}, recall not measured"
     return f"{segment['kind']}, recall@10 {segment['recall_at_10']:.3f} on {segment['sample']} of its texts"
 
 
 def _described(found: dict[str, Any]) -> str:
     model, latest = found["model"], found["history"][-1]
+    counted = f"{found['rows']:,}" + (f" ({found['distinct']:,} distinct)" if "distinct" in found else "")
     lines = {
-        "texts": f"{found['rows']:,} ({found['distinct']:,} distinct), {found['removed']:,} removed but not yet gone",
+        "texts": f"{counted}, {found['removed']:,} removed but not yet gone",
         "model": f"{model['name']} ({model['fingerprint'][:12]}), {found['dimensions']} dimensions",
         "columns": ", ".join(found["columns"]) or "none",
         "kind": found["kind"],
-        "on disk": f"{found['bytes'] / 1e6:,.1f} MB",
+        **(
+            {"on disk": f"{found['bytes'] / 1e6:,.1f} MB"}
+            if "bytes" in found
+            else {"kept by": found["server"]}
+        ),
         "last change": f"{latest['what']} of {latest['rows']:,} texts, {latest['when']}",
     }
     for number, segment in enumerate(found["segments"], start=1):

@@ -15,6 +15,7 @@ from twinpass.cli.data import DataOptions
 from twinpass.cli.model import ModelOptions
 
 if TYPE_CHECKING:
+    from twinpass.cli.engine import AnyIndex
     from twinpass.encoder.encoder import Encoder
     from twinpass.search.index import Block, Index
     from twinpass.text.corpus import Corpus
@@ -52,7 +53,7 @@ def model_entry(encoder: Encoder, chosen: ModelOptions) -> dict[str, Any]:
     return {"name": name, "fingerprint": encoder.fingerprint, **chosen.described()}
 
 
-def load_model_of(index: Index, chosen: ModelOptions, console: Console) -> Encoder:
+def load_model_of(index: AnyIndex, chosen: ModelOptions, console: Console) -> Encoder:
     """Load the model that an index was built with, or the one that the user names if it is the same."""
     known = index.model
     options = replace(

@@ -12,6 +12,7 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
 from twinpass.cli.encode import blocks
+from twinpass.cli.engine import IndexOptions
 from twinpass.cli.indexing import load_model_of
 from twinpass.cli.model import ModelOptions
 from twinpass.cli.plain import plain
@@ -22,8 +23,9 @@ from twinpass.provenance import provenance
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from twinpass.cli.engine import AnyIndex
     from twinpass.encoder.encoder import Encoder
-    from twinpass.search.index import Hit, Index
+    from twinpass.search.index import Hit
 
 Answer = dict[str, Any]
 
@@ -33,6 +35,7 @@ def search(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
+    place: IndexOptions,
     folder: Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of an index.")],
     queries: Annotated[list[str] | None, typer.Argument(metavar="QUERY...", help="What to look for.")] = None,
     source: Annotated[
@@ -54,13 +57,11 @@ def search(
 
     The model is the one that the index was built with; another is refused.
     """
-    from twinpass.search.index import Index
-
     if bool(queries) == (source is not None):
         raise ConfigError("wanted queries after the index, or a file of them with --queries, and not both.")
     if output is not None:
         check_writable(output)
-    index = Index.open(folder)
+    index = place.open(folder)
     texts = iter(queries or ()) if source is None else data.open(source).texts()
     encoder = load_model_of(index, chosen, console)
     options = {"k": k, "min_score": min_score, "where": where or []}
@@ -76,7 +77,7 @@ def search(
 
 
 def _answers(
-    index: Index, encoder: Encoder, queries: Iterator[str], options: dict[str, Any]
+    index: AnyIndex, encoder: Encoder, queries: Iterator[str], options: dict[str, Any]
 ) -> Iterator[Answer]:
     """Yield each query with its hits, one window of queries after another."""
     for texts, vectors in blocks(encoder, queries, normalize=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from twinpass.errors import ConfigError, InputError, ModelError, OutputError
 from twinpass.search.exact import Floats
 from twinpass.search.index import Hit
 from twinpass.search.manifest import Manifest, Part
-from twinpass.search.milvus_client import ANSWERING, Address
+from twinpass.search.milvus_client import ANSWERING, Address, check_ready
 from twinpass.search.milvus_filters import expression
 from twinpass.search.milvus_rows import RowWriter
 from twinpass.search.milvus_store import EFFORT, METRIC, PAGE, State, Store, as_signed, check_kind
@@ -58,7 +59,7 @@ class MilvusIndex:
         check_kind(kind)
         store = Store(address, create=True)
         with store.explained():
-            old = check_free(store, overwrite=overwrite)
+            old = _check_free(store, overwrite=overwrite)
             store.sweep(keep=old.rows if old else None)
             first, blocks = peek(blocks)
             dimensions = int(np.shape(first.vectors)[1])
@@ -212,6 +213,7 @@ class MilvusIndex:
             "columns": list(manifest.columns),
             "model": manifest.model,
             "unfinished_addition": self._state.pending,
+            "segments": [{"rows": rows, "kind": manifest.kind}],
             "history": list(manifest.history),
         }
 
@@ -245,7 +247,19 @@ class MilvusIndex:
         return wanted
 
 
-def check_free(store: Store, *, overwrite: bool) -> State | None:
+def check_target(address: Address, *, kind: str, overwrite: bool) -> None:
+    """Refuse, before any work is done, a place where `build` would fail."""
+    check_kind(kind)
+    check_ready(address, create=True)
+    if (
+        not address.is_file or Path(address.uri).exists()
+    ):  # looking into a file that is not there would make it
+        store = Store(address, create=True)
+        with store.explained():
+            _check_free(store, overwrite=overwrite)
+
+
+def _check_free(store: Store, *, overwrite: bool) -> State | None:
     """Return the index that is to be replaced, if there is one; refuse where that was not asked for."""
     old = store.state()
     if old is not None and not overwrite:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from twinpass.errors import ConfigError, InputError, MissingExtra
+from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError
 
 CONNECTING = 10  # seconds: a server that is there answers in far less
 ANSWERING = 120  # seconds for one request: the client would go on trying for many minutes
@@ -49,28 +49,27 @@ class Address:
 
 def connect(address: Address, *, create: bool = False) -> Any:
     """Return a client; a file is made only if asked for."""
-    try:
-        from pymilvus import MilvusClient
-    except ImportError as error:
-        raise MissingExtra("--engine milvus", "milvus") from error
+    check_ready(address, create=create)
+    from pymilvus import MilvusClient
+
     for name in ("pymilvus", "milvus_lite"):  # they log what they also raise, with pages of traceback
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    if address.is_file:
-        _check_file(address, create=create)
     with _reached(address):
         return MilvusClient(uri=address.uri, token=address.token or "", timeout=CONNECTING)
 
 
-def _check_file(address: Address, *, create: bool) -> None:
-    if importlib.util.find_spec("milvus_lite") is None:
-        raise MissingExtra("an index of Milvus in a file", "milvus")
+def check_ready(address: Address, *, create: bool) -> None:
+    """Refuse what cannot be reached for want of a library, a file, or a folder to make the file in."""
+    needed = ["pymilvus", "milvus_lite"] if address.is_file else ["pymilvus"]
+    if any(importlib.util.find_spec(name) is None for name in needed):
+        raise MissingExtra("--engine milvus", "milvus")
     path = Path(address.uri)
-    if not create and not path.exists():
+    if address.is_file and not create and not path.exists():
         raise InputError(
-            f"there is no {path}. Make it with: twinpass index build --engine milvus --uri {path}"
+            f"there is no {path}. Make it with: twinpass index build TEXTS -o NAME --engine milvus --uri {path}"
         )
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+    if address.is_file and not path.absolute().parent.is_dir():
+        raise OutputError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
 
 
 @contextlib.contextmanager

@@ -1,0 +1,193 @@
+"""Triplets and pairs from inference data in every released format, against naive loops."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from twinpass.errors import ConfigError, InputError
+from twinpass.text.captions import caption_pairs, read_captions
+from twinpass.text.corpus import open_corpus
+from twinpass.text.nli import NEGATIVES, read_nli
+from twinpass.text.nli_files import UNDECIDED
+
+PAIRS = [
+    ("A man eats.", "Someone eats.", "entailment"),
+    ("A man eats.", "A man sleeps.", "contradiction"),
+    ("A man eats.", "A man eats soup.", "neutral"),
+    ("A man eats.", "A person is eating.", "entailment"),
+    ("A man eats.", "Nobody eats.", "contradiction"),
+    ("A dog runs.", "An animal runs.", "entailment"),
+    ("A dog runs.", 'A dog runs "home".', "neutral"),
+    ("A bird, red.", "A bird flies.", "entailment"),
+    ("The sea.", "No water.", "contradiction"),
+]
+PARSES = "( A ( parse ) )"
+
+
+def write_jsonl(path: Path, pairs=PAIRS, names=("sentence1", "sentence2", "gold_label"), short=False) -> Path:
+    records = [
+        {"uid": place, names[0]: a, names[1]: b, names[2]: label[0] if short else label}
+        for place, (a, b, label) in enumerate(pairs)
+    ]
+    content = "".join(json.dumps(record) + "\n" for record in records)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(content.encode()))
+    else:
+        path.write_text(content)
+    return path
+
+
+def write_released_txt(path: Path, pairs=PAIRS) -> Path:
+    """SNLI's layout: parses, then sentences, then what the annotators said, of whom some rows have fewer."""
+    lines = ["gold_label\tsentence1_parse\tsentence2_parse\tsentence1\tsentence2\tpairID\tlabel1\tlabel2"]
+    for place, (a, b, label) in enumerate(pairs):
+        annotators = [label] if place % 2 else [label, "neutral"]
+        lines.append("\t".join([label, PARSES, PARSES, a, b, f"{place}", *annotators]))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def make(kind: str, folder: Path) -> Path:
+    if kind == "snli.txt":
+        return write_released_txt(folder / "snli_1.0_train.txt")
+    if kind == "anli.jsonl":
+        names = ("context", "hypothesis", "label")
+        return write_jsonl(folder / "R1" / "train.jsonl", names=names, short=True)
+    if kind == "csv":
+        rows = [("label", "premise", "hypothesis"), *((c, a, b) for a, b, c in PAIRS)]
+        quoted = ['"' + '","'.join(cell.replace('"', '""') for cell in row) + '"' for row in rows]
+        (folder / "pairs.csv").write_text("\n".join(quoted) + "\n")
+        return folder / "pairs.csv"
+    if kind == "tsv":
+        rows = [("premise", "hypothesis", "label", "family"), *((*pair, "snli") for pair in PAIRS)]
+        (folder / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
+        return folder / "pairs.tsv"
+    return write_jsonl(folder / kind)
+
+
+@pytest.mark.parametrize("kind", ["snli.jsonl", "mnli.jsonl.gz", "snli.txt", "anli.jsonl", "csv", "tsv"])
+def test_every_released_format_reads_alike(kind: str, tmp_path: Path) -> None:
+    nli = read_nli([make(kind, tmp_path)])
+    for label in ("entailment", "neutral", "contradiction"):
+        assert nli.pairs(label) == [(a, b) for a, b, found in PAIRS if found == label]
+    assert nli.counts == {"entailment": 4, "neutral": 2, "contradiction": 3, "skipped": 0}
+    assert Counter(nli.pairs("all")) == Counter((a, b) for a, b, _ in PAIRS)
+
+
+@pytest.mark.parametrize("negatives", NEGATIVES)
+def test_every_entailment_with_a_negative_makes_a_triplet(negatives: str, tmp_path: Path) -> None:
+    nli = read_nli([write_jsonl(tmp_path / "a.jsonl")])
+    for seed in range(5):
+        made = nli.triplets(negatives=negatives, seed=seed)
+        wanted = []
+        for premise, entailed, label in PAIRS:
+            possible = [b for a, b, c in PAIRS if a == premise and c in NEGATIVES[negatives]]
+            if label == "entailment" and possible:
+                wanted.append((premise, entailed, possible))
+        assert [row[:2] for row in made] == [row[:2] for row in wanted]
+        assert all(row[2] in possible for row, (_, _, possible) in zip(made, wanted, strict=True))
+        assert made == nli.triplets(negatives=negatives, seed=seed)
+    drawn = {row for seed in range(30) for row in nli.triplets(negatives=negatives, seed=seed)}
+    assert len(drawn) == sum(len(possible) for _, _, possible in wanted)
+
+
+def test_counts_by_file_and_negatives_of_other_files(tmp_path: Path) -> None:
+    first = write_jsonl(tmp_path / "a.jsonl", PAIRS[:4])
+    second = write_jsonl(tmp_path / "b.jsonl", [*PAIRS[4:], ("A dog runs.", "It sits.", "contradiction")])
+    nli = read_nli([first, second])
+    assert nli.triplets_by_file() == [2, 1]
+    assert len(nli.triplets()) == 3
+    assert [file.pairs["entailment"] for file in nli.files] == [2, 2]
+
+
+def test_rows_without_a_gold_label_are_counted(tmp_path: Path) -> None:
+    rows = [*PAIRS, ("x", "y", "-"), ("x", "z", "-"), ("x", " ", "neutral")]
+    nli = read_nli([write_jsonl(tmp_path / "a.jsonl", rows)])
+    assert nli.files[0].skipped == {UNDECIDED: 2, "empty text": 1}
+    assert nli.counts["skipped"] == 3 and len(nli.pairs("all")) == len(PAIRS)
+
+
+def test_a_sample_is_seeded_and_in_order(tmp_path: Path) -> None:
+    nli = read_nli([write_jsonl(tmp_path / "a.jsonl")])
+    every = nli.pairs("all")
+    some = nli.pairs("all", sample=5, seed=1)
+    assert some == nli.pairs("all", sample=5, seed=1) == [pair for pair in every if pair in some]
+    assert len(some) == 5
+    assert any(nli.pairs("all", sample=5, seed=seed) != some for seed in range(2, 6))
+    assert nli.pairs("all", sample=99) == every
+    assert len(nli.triplets(sample=1)) == 1
+
+
+def test_mistakes_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a\.jsonl:2: 'perhaps' is no label"):
+        read_nli([write_jsonl(tmp_path / "a.jsonl", [PAIRS[0], ("x", "y", "perhaps")])])
+    with pytest.raises(InputError, match=r"no column for a premise \(sentence1 or premise or context\)"):
+        read_nli([write_jsonl(tmp_path / "b.jsonl", names=("one", "two", "label"))])
+    with pytest.raises(InputError, match="is a folder"):
+        read_nli([tmp_path])
+    with pytest.raises(InputError, match="no file"):
+        read_nli([tmp_path / "none.jsonl"])
+    with pytest.raises(ConfigError, match="Did you mean 'contradiction'"):
+        read_nli([]).triplets(negatives="contradictions")
+    with pytest.raises(ConfigError, match="pairs are one of"):
+        read_nli([]).pairs("yes")
+
+
+def test_bad_rows_stop_or_are_skipped(tmp_path: Path) -> None:
+    path = write_released_txt(tmp_path / "a.txt")
+    with path.open("a") as stream:
+        stream.write("neutral\tonly\tthree\n")
+    with pytest.raises(InputError, match=r"a\.txt:11: wrong number of columns \(wanted 8, found 3\)"):
+        read_nli([path])
+    nli = read_nli([path], skip_bad_rows=True)
+    assert nli.files[0].skipped == {"wrong number of columns": 1}
+    assert len(nli.pairs("all")) == len(PAIRS)
+    gap = tmp_path / "b.jsonl"
+    gap.write_text('{"sentence1": "a", "sentence2": null, "gold_label": "neutral"}\n')
+    with pytest.raises(InputError, match="one is missing"):
+        read_nli([gap])
+
+
+CAPTIONS = {"1.jpg": ["A man.", "Someone.", "A person."], "2.jpg": ["A dog.", "A pet."]}
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_any_two_captions_of_an_image_are_a_pair(released: bool, tmp_path: Path) -> None:
+    path = tmp_path / "captions.token"
+    if released:
+        lines = [f"{image}#{n}\t{text}" for image, texts in CAPTIONS.items() for n, text in enumerate(texts)]
+    else:
+        rows = [("train", image, *texts, *[""] * (3 - len(texts))) for image, texts in CAPTIONS.items()]
+        lines = ["\t".join(row) for row in [("split", "image", "cap1", "cap2", "cap3"), *rows]]
+    path.write_text("\n".join(lines) + "\n")
+    assert read_captions(path) == CAPTIONS
+    pairs = caption_pairs(path)
+    assert pairs == [
+        ("A man.", "Someone."), ("A man.", "A person."), ("Someone.", "A person."), ("A dog.", "A pet.")
+    ]  # fmt: skip
+    some = caption_pairs(path, seed=3, most=2)
+    assert len(some) == 2 and some == [pair for pair in pairs if pair in some] == caption_pairs(
+        path, seed=3, most=2
+    )
+
+
+def test_a_caption_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.token").write_text("1.jpg#0\tA man.\nno tab here\n")
+    with pytest.raises(InputError, match=r"a\.token:2: too few columns.*a tab between them"):
+        caption_pairs(tmp_path / "a.token")
+
+
+def test_the_shared_pool_gives_the_premises_of_the_triples_that_others_made_of_it(shared: Path) -> None:
+    nli = read_nli([shared / "data" / "nli_pairs.tsv.gz"])
+    assert nli.counts == {
+        "entailment": 101_806, "neutral": 101_033, "contradiction": 91_044, "skipped": 0
+    }  # fmt: skip
+    made = {(premise, entailed) for premise, entailed, _ in nli.triplets()}
+    theirs = {row.texts[:2] for row in open_corpus(shared / "data" / "nli_triples.csv.gz")}
+    assert made == theirs and len(made) == 65_565

@@ -51,7 +51,7 @@ class Toy:
     def _info(self) -> Any:
         if self.texts is None:
             return trouble(404, "no index is served")
-        return {"count": len(self.texts), "model": {"name": "toy"}, "kind": "exact"}
+        return {"count": len(self.texts), "distinct": len(set(self.texts)), "dimensions": 257}
 
     def _analysis(self) -> Any:
         assert self.texts is not None

@@ -4,6 +4,7 @@ import { startCompare } from "./compare.js";
 import { showCorpus, startCorpus } from "./corpus.js";
 import { find } from "./dom.js";
 import { indexInfo, modelName } from "./facts.js";
+import { count } from "./format.js";
 import { startMatrix } from "./matrix.js";
 import { readPlace, writePlace } from "./place.js";
 import { resumeSearch, startSearch } from "./search.js";
@@ -33,7 +34,7 @@ async function introduce() {
   const line = find("#served");
   try {
     const [name, info] = [await modelName(), await indexInfo()];
-    line.textContent = info === null ? `${name} · no index` : `${name} · ${Number(info.count).toLocaleString("en")} texts`;
+    line.textContent = info === null ? `${name} · no index` : `${name} · ${count(info.count)} texts`;
     document.title = `twinpass: ${name}`;
   } catch {
     line.textContent = "not connected"; // the panel in view says why

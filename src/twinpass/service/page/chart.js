@@ -43,7 +43,7 @@ function axes({ width, x, y, across, up, logarithmic = false }) {
     parts.push(draw("line", { x1: EDGE.left, x2: right, y1: toY(value), y2: toY(value), class: "grid" }));
     parts.push(draw("text", { x: EDGE.left - 8, y: toY(value) + 4, "text-anchor": "end" }, short(value)));
   }
-  for (const value of ticks(...x, width < 420 ? 4 : 7)) {
+  for (const value of ticks(...x, width < 420 ? 5 : 7)) {
     parts.push(draw("text", { x: toX(value), y: bottom + 18, "text-anchor": "middle" }, short(value)));
   }
   parts.push(draw("line", { x1: EDGE.left, x2: right, y1: bottom, y2: bottom, class: "axis" }));

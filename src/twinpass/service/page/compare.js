@@ -3,15 +3,16 @@
 import { post } from "./api.js";
 import { find, make } from "./dom.js";
 import { analysis, indexInfo } from "./facts.js";
+import { decimal } from "./format.js";
 import { statusOf } from "./status.js";
 import { debounced, latest } from "./timing.js";
 
 // Rough: what a cosine means differs from model to model, and the page says so.
 const BANDS = [
-  [0.85, "They say nearly the same."],
-  [0.65, "They have much in common."],
-  [0.4, "They are related."],
-  [0.2, "They have little in common."],
+  [0.8, "They say nearly the same."],
+  [0.6, "They have much in common."],
+  [0.3, "They are related."],
+  [0.15, "They have little in common."],
   [-1, "They have nothing to do with each other."],
 ];
 const EXAMPLE = ["How do I read a file line by line?", "Iterate over the rows of a text document."];
@@ -38,7 +39,7 @@ const compare = latest(async (signal) => {
     const { matrix } = await post("similarity", { sentences }, { signal });
     const cosine = matrix[0][1];
     const words = inWords(cosine);
-    show(`Cosine ${cosine.toFixed(3)}. ${words}`, verdict(cosine, words));
+    show(`Cosine ${decimal(cosine, 3)}. ${words}`, verdict(cosine, words));
     const rank = await rankInIndex(cosine);
     if (rank && !signal.aborted) find("#rank").textContent = rank;
   } catch (error) {
@@ -63,7 +64,7 @@ function verdict(cosine, words) {
     make("div", { class: "gauge", "aria-hidden": "true" },
       make("span", { class: "mark", style: { left: `${50 * (1 + Math.min(1, Math.max(-1, cosine)))}%` } })),
     make("div", { class: "ends", "aria-hidden": "true" }, ...["−1 opposite", "0", "1 the same"].map((text) => make("span", {}, text))),
-    make("p", { class: "cosine number", "aria-hidden": "true" }, cosine.toFixed(3)),
+    make("p", { class: "cosine number", "aria-hidden": "true" }, decimal(cosine, 3)),
     make("p", { class: "words", "aria-hidden": "true" }, words),
     make("p", { id: "rank" }),
     make("p", { class: "hint" }, `The angle between their vectors is ${degrees.toFixed(0)}°. The words are a rule of thumb: ` +

@@ -3,6 +3,7 @@
 import { histogram, spectrum } from "./chart.js";
 import { find, make } from "./dom.js";
 import { analysis, indexInfo, modelName } from "./facts.js";
+import { count, decimal } from "./format.js";
 import { explainNoIndex, statusOf } from "./status.js";
 import { latest } from "./timing.js";
 
@@ -40,14 +41,13 @@ export const showCorpus = latest(async (signal) => {
 });
 
 function show(info) {
-  const values = relative(measured.singular_values);
   portrait.replaceChildren(
     make("dl", { class: "tiles" },
-      tile("Texts", count(info.count), info.kind ? `${info.kind} index` : ""),
-      tile("Uniformity", signed(measured.uniformity), "how evenly the vectors cover the sphere; lower is more even"),
-      tile("Alignment", measured.alignment === null ? "–" : signed(measured.alignment),
+      tile("Texts", count(info.count), `${count(info.distinct)} distinct, ${info.dimensions} dimensions each`),
+      tile("Uniformity", decimal(measured.uniformity, 3), "how evenly the vectors cover the sphere; lower is more even"),
+      tile("Alignment", measured.alignment === null ? "–" : decimal(measured.alignment, 3),
         measured.alignment === null ? "needs pairs that mean the same" : "how near texts are that mean the same; lower is nearer"),
-      tile("Effective rank", measured.effective_rank.toFixed(0), `directions really used, of ${count(values.length)}`)),
+      tile("Effective rank", measured.effective_rank.toFixed(0), `directions really used, of ${count(measured.singular_values.length)}`)),
     make("div", { class: "figures" },
       figure("cosines", "Cosines of random pairs", "How alike two texts of this corpus are that have nothing to do with " +
         "each other: a score in the search means more, the further it lies to the right of this hill."),
@@ -64,11 +64,11 @@ function drawCharts() {
   };
   const mean = meanCosine(measured.cosines);
   place("cosines", (width) => histogram(measured.cosines, {
-    width, across: "cosine", up: "share of pairs", label: `Histogram of the cosines of random pairs; their mean is ${mean.toFixed(2)}`,
+    width, across: "cosine", up: "share of pairs", label: `Histogram of the cosines of random pairs; their mean is ${decimal(mean, 2)}`,
   }));
   const values = relative(measured.singular_values);
   place("spectrum", (width) => spectrum(values, {
-    width, across: "index", up: "÷ largest", label: `${values.length} singular values, falling from 1 to ${values.at(-1).toPrecision(2)} of the largest`,
+    width, across: "index", up: "value ÷ largest", label: `${values.length} singular values, falling from 1 to ${values.at(-1).toPrecision(2)} of the largest`,
   }));
 }
 
@@ -88,12 +88,4 @@ function relative(values) {
 function meanCosine({ edges, counts }) {
   const total = counts.reduce((sum, each) => sum + each, 0) || 1;
   return counts.reduce((sum, each, place) => sum + each * (edges[place] + edges[place + 1]) / 2, 0) / total;
-}
-
-function count(number) {
-  return Number(number).toLocaleString("en");
-}
-
-function signed(number) {
-  return number.toFixed(3).replace("-", "−");
 }

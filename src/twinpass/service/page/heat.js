@@ -2,17 +2,21 @@
 
 import { gradient, shade } from "./colours.js";
 import { make } from "./dom.js";
+import { decimal } from "./format.js";
 
+const ROOMY = 12; // sentences whose cells fit on a laptop at a comfortable size
 const DOMAIN = { fixed: () => [0, 1], stretched: extremes };
 
 export function heatMap({ sentences, matrix, order, scale, numbers }) {
   const [low, high] = DOMAIN[scale](matrix);
   const share = (value) => (value - low) / Math.max(high - low, 1e-9);
+  // Many columns leave no room for a zero that is always there.
+  const written = order.length <= ROOMY ? (value) => decimal(value, 2) : (value) => decimal(value, 2).replace(/^(−?)0/, "$1");
   const readout = make("p", { class: "readout" }, "Point at a cell, or walk through them with the arrow keys.");
   const rows = order.map((row) => make("tr", {},
     make("th", { scope: "row", title: sentences[row] },
       make("span", { class: "place" }, String(row + 1)), make("span", { class: "text" }, sentences[row])),
-    order.map((column) => cell(matrix[row][column], row === column, share))));
+    order.map((column) => cell(matrix[row][column], row === column, share, written))));
   const heads = order.map((column) =>
     make("th", { scope: "col", "aria-label": `${column + 1}: ${sentences[column]}`, title: sentences[column] }, String(column + 1)));
   const table = make("table", { class: `heat ${size(order.length)} ${numbers ? "numbers" : "bare"}` },
@@ -34,25 +38,25 @@ function extremes(matrix) {
 }
 
 function size(count) {
-  if (count <= 12) return "roomy";
+  if (count <= ROOMY) return "roomy";
   return count <= 24 ? "close" : "dense";
 }
 
-function cell(value, self, share) {
-  const text = make("span", {}, value.toFixed(2));
+function cell(value, self, share, written) {
+  const text = make("span", {}, written(value));
   if (self) return make("td", { class: "self", tabindex: -1 }, text);
   const { paper, ink } = shade(share(value));
   return make("td", { tabindex: -1, style: { "background-color": paper, color: ink } }, text);
 }
 
 function legend(low, high, scale) {
-  const ends = scale === "fixed" ? ["0 or less", "1"] : [low.toFixed(2), high.toFixed(2)];
+  const ends = scale === "fixed" ? ["0 or less", "1"] : [decimal(low, 2), decimal(high, 2)];
   return make("p", { class: "legend" }, make("span", {}, ends[0]),
     make("span", { class: "ramp", "aria-hidden": "true", style: { background: gradient() } }), make("span", {}, ends[1]));
 }
 
 function tell(readout, sentences, matrix, row, column) {
-  const value = make("b", { class: "number" }, matrix[row][column].toFixed(3));
+  const value = make("b", { class: "number" }, decimal(matrix[row][column], 3));
   readout.replaceChildren(value, make("span", {}, `${row + 1}. ${sentences[row]}`),
     row === column ? make("span", {}, "with itself") : make("span", {}, `${column + 1}. ${sentences[column]}`));
 }

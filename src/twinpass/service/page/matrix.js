@@ -2,6 +2,7 @@
 
 import { post } from "./api.js";
 import { find } from "./dom.js";
+import { decimal } from "./format.js";
 import { heatMap, pairs } from "./heat.js";
 import { alikeTogether } from "./order.js";
 import { statusOf } from "./status.js";
@@ -69,7 +70,7 @@ function redraw() {
 function summary({ sentences, matrix }, left) {
   const { most, least } = pairs(matrix);
   const cut = left ? ` The last ${left} of ${sentences.length + left} are left out.` : "";
-  const name = ({ first, second, value }) => `${first + 1} and ${second + 1} (${value.toFixed(2)})`;
-  if (sentences.length === 2) return `Their cosine is ${most.value.toFixed(2)}.`;
+  const name = ({ first, second, value }) => `${first + 1} and ${second + 1} (${decimal(value, 2)})`;
+  if (sentences.length === 2) return `Their cosine is ${decimal(most.value, 2)}.`;
   return `Most alike: ${name(most)}. Least alike: ${name(least)}.${cut}`;
 }

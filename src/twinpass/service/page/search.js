@@ -3,6 +3,7 @@
 import { post } from "./api.js";
 import { find, make } from "./dom.js";
 import { indexInfo, modelName } from "./facts.js";
+import { count, decimal } from "./format.js";
 import { readPlace, writePlace } from "./place.js";
 import { explainNoIndex, statusOf } from "./status.js";
 import { debounced, latest } from "./timing.js";
@@ -13,6 +14,7 @@ const panel = find("#search");
 const field = find("#query");
 const list = find("#results");
 const status = statusOf(panel);
+let invitation = "";
 
 export function startSearch() {
   const typed = debounced(PAUSE, () => search(field.value.trim()));
@@ -42,6 +44,7 @@ async function hasIndex() {
     const info = await indexInfo();
     for (const part of ["#search-controls", "#keys"]) find(part).hidden = info === null;
     if (info === null) explainNoIndex(find(".empty", panel), await modelName());
+    else invitation = `Ask for anything: ${count(info.count)} texts are searched by what they mean, not by their words.`;
     return info !== null;
   } catch (error) {
     status.fail(error, () => { status.say(""); resumeSearch(); });
@@ -51,7 +54,7 @@ async function hasIndex() {
 
 const search = latest(async (signal, query, { like = null, step = false } = {}) => {
   writePlace({ tab: "search", query, like }, { step });
-  if (!query) return show([], "");
+  if (!query) return show([], invitation);
   status.wait();
   try {
     const k = Number(find("#k").value);
@@ -67,9 +70,9 @@ const search = latest(async (signal, query, { like = null, step = false } = {}) 
   }
 });
 
-function summary(count, like) {
-  if (!count) return "Nothing was found.";
-  const results = count === 1 ? "1 result" : `${count} results`;
+function summary(found, like) {
+  if (!found) return "Nothing was found.";
+  const results = found === 1 ? "1 result" : `${found} results`;
   return like === null ? `${results}, the nearest first` : `${results} like the text above, the nearest first`;
 }
 
@@ -91,7 +94,7 @@ function result(hit, place) {
     make("p", { class: "text", id: name }, hit.text),
     metadata(hit.metadata),
     make("div", { class: "score" },
-      make("span", { class: "number", title: "cosine similarity to the question" }, hit.score.toFixed(3)),
+      make("span", { class: "number", title: "cosine similarity to the question" }, decimal(hit.score, 3)),
       make("span", { class: "track", "aria-hidden": "true" },
         make("span", { style: { width: `${100 * Math.min(1, Math.max(0, hit.score))}%` } }))),
     more);

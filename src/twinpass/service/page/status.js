@@ -27,9 +27,10 @@ export function explainNoIndex(place, name) {
     make("h2", {}, "There is no index yet"),
     make("p", {}, "The service was started without one, so there is nothing to search. Make one of your own texts, " +
       "one a line or as CSV, JSONL or Parquet, and start the service on it:"),
-    make("pre", {}, `twinpass index build ${name} texts.txt -o my-index\ntwinpass serve ${name} --index my-index`),
-    make("p", {}, "No texts at hand? ", make("code", {}, "docs:"), " in their place takes the documentation of the " +
-      "Python packages on this machine. Matrix and Compare work without an index."),
+    make("pre", {}, "twinpass index build MODEL texts.txt -o my-index\ntwinpass serve MODEL --index my-index"),
+    make("p", {}, `MODEL is what this service was started with: ${name}, or its folder. No texts at hand? `,
+      make("code", {}, "docs:"), " in place of texts.txt takes the documentation of the Python packages on the machine."),
+    make("p", {}, "Matrix and Compare work without an index."),
   );
   place.hidden = false;
 }

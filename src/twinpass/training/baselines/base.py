@@ -112,11 +112,12 @@ class Baseline(ABC):
     def make_optimizer(self, run: FilledRun) -> torch.optim.Optimizer:
         """Make AdamW; only matrices decay, not biases and norms."""
         parameters = self.parameters().values()
+        fused = next(iter(parameters)).device.type in ("cpu", "cuda")
         groups = [
             {"params": [p for p in parameters if p.dim() > 1], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
         ]
-        return torch.optim.AdamW(groups, lr=run.learning_rate)
+        return torch.optim.AdamW(groups, lr=run.learning_rate, fused=fused)
 
     def set_rate(self, optimizer: torch.optim.Optimizer, run: FilledRun, step: int, steps: int) -> None:
         """Set the rate of a step (counted from 0): up over the warm-up, then linearly to 0."""

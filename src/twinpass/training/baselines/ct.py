@@ -26,9 +26,9 @@ from twinpass.training.baselines.material import Sentences
 from twinpass.training.baselines.run import FilledRun
 from twinpass.training.data import Rows, read_data
 
-NEGATIVES = 7  # to one positive (PROTOCOL.md, "CT")
+NEGATIVES = 7  # to one positive
 # The authors' code: 1e-5, and a fifth of it less after every 500 steps until 2e-6 is left.
-STAIR, LOWEST = 500, 4
+STAIR, STAIRS = 500, 5
 
 
 @BASELINES.register("ct")
@@ -71,7 +71,7 @@ class ContrastiveTension(Baseline):
     def set_rate(self, optimizer: torch.optim.Optimizer, run: FilledRun, step: int, steps: int) -> None:
         """Go down the stairs from the peak to a fifth of it."""
         for group in optimizer.param_groups:
-            group["lr"] = run.learning_rate * (1 - min(step // STAIR, LOWEST) / (LOWEST + 1))
+            group["lr"] = run.learning_rate * (1 - min(step // STAIR, STAIRS - 1) / STAIRS)
 
     def loss(self, examples: Numbers, random: np.random.Generator) -> Tensor:
         """Encode the anchors once, and each with its own eight candidates."""

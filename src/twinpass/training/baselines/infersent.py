@@ -30,7 +30,7 @@ class InferSent(Baseline):
     wants = "labelled pairs"
     columns = ("premise", "hypothesis", "label")
     texts_per_example = 2
-    # The paper cuts no sentence; 512 words are more than any of NLI has.
+    # The paper cuts no sentence, and 512 words cut next to none.
     defaults = Defaults(
         batch_size=64, learning_rate=0.1, max_tokens=512, pooler=None, width=WIDTH, eval_every=None
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.indexing import load_model_of
+from twinpass.cli.model import DEFAULT_MODEL, ModelOptions, exactly
 from twinpass.errors import MissingExtra
 from twinpass.provenance import installed, provenance
 
 if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.search.index import Index
     from twinpass.service.limits import Limits
 
 KEY_VARIABLE = "TWINPASS_API_KEY"
@@ -70,15 +73,15 @@ def serve(
     from twinpass.service.server import address, is_local, listen, run_server
     from twinpass.service.service import Service
 
-    model, rest = chosen.named(names or [], least=0)
-    exactly(rest, 0, "one MODEL")
+    if names:
+        exactly(names, 1, "one MODEL")
     limits = bounds.limits()
     with listen(host, port) as bound:  # a port that is taken is said before the model is loaded
-        encoder = chosen.load(model, console)
+        encoder, opened = _load(replace(chosen, model=names[0] if names else chosen.model), index, console)
         service = Service(
             encoder,
             names=name or (),
-            index=_open(index, encoder),
+            index=opened,
             limits=limits,
             api_key=api_key or None,
             normalize=normalize,
@@ -100,12 +103,11 @@ def _check_installed() -> None:
         raise MissingExtra("twinpass serve", "serve")
 
 
-def _open(folder: Path | None, encoder: Any) -> Any:
-    """Open the index, if there is one, and refuse one that another model has made."""
+def _load(chosen: ModelOptions, folder: Path | None, console: Console) -> tuple[Encoder, Index | None]:
+    """Load the model that is named, or the one that the index asks for; another than that is refused."""
     if folder is None:
-        return None
+        return chosen.load(chosen.model or DEFAULT_MODEL, console), None
     from twinpass.search.index import Index
 
     index = Index.open(folder)
-    index.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
-    return index
+    return load_model_of(index, chosen, console), index

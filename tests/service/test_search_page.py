@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ pytest.importorskip("uvicorn", reason="needs the service (pip install 'twinpass[
 
 from tests.browser import open_browser
 from tests.service.toy_service import Toy, encode, serving
+
+from twinpass.encoder.encoder import Encoder
 
 EVIL = "an evil image <img src=x onerror=\"window.harmed='img'\"> & <script>window.harmed='script'</script>"
 TEXTS = [
@@ -362,3 +365,39 @@ def test_it_fits_every_screen(toy: Toy, open_page: Open, width: int, scheme: str
         wide = """[...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, svg, .unseen"))
             .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
         assert page.evaluate(wide) == []
+
+
+def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path) -> None:
+    from twinpass.search.exact import nearest
+    from twinpass.search.index import Block, Index
+    from twinpass.service.app import create_app
+    from twinpass.service.service import Service
+
+    encoder = Encoder.load(folder, device="cpu")
+    vectors = encoder.encode(TEXTS)
+    model = {"name": encoder.name, "fingerprint": encoder.fingerprint}
+    index = Index.build(tmp_path / "index", [Block(TEXTS, vectors)], model=model)
+    query = "how many people find water"
+    _, rows = nearest(encoder.encode([query]), vectors, k=5)
+    troubles: list[str] = []
+    with serving(create_app(Service(encoder, index=index))) as address:
+        page = browser.new_page()
+        page.on("console", lambda message: troubles.append(message.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.goto(address)
+        page.locator("#k").select_option("5")
+        page.locator("#query").fill(query)
+        wait_for_first(page, TEXTS[rows[0][0]])
+        assert result_texts(page) == [TEXTS[row] for row in rows[0]]
+        assert page.locator("#served").inner_text() == f"tiny · {len(TEXTS)} texts"
+        page.locator("#tab-matrix").click()
+        page.locator("#matrix-example").click()
+        page.locator("#heat table").wait_for()
+        page.locator("#tab-compare").click()
+        page.locator("#compare-example").click()
+        page.locator("#rank", has_text="random").wait_for()
+        page.locator("#tab-corpus").click()
+        page.locator("#figure-spectrum svg").wait_for()
+        assert f"of {len(TEXTS)} texts" in page.locator("#corpus [role=status]").inner_text()
+        page.close()
+    assert troubles == []

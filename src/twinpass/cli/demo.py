@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
+from twinpass.cli.demo_page import PageOptions, is_trained, serve_demo
 from twinpass.cli.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_documentation
 from twinpass.cli.model import DEFAULT_MODEL
 from twinpass.cli.training_pages import DEMO_MODELS, write_demo_report
@@ -42,6 +43,7 @@ LEARNED = "pairs"  # whose neighbours are shown beside the base model's
 @verb
 def demo(
     console: Console,
+    page: PageOptions,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the two trained models.")] = Path(
         "twinpass-demo"
     ),
@@ -57,12 +59,37 @@ def demo(
 
     The task: given a function's one-line summary, find its description among up to 1,000 that training never saw.
     The built-in model is measured, trained on pairs (supervised) and on single sentences (unsupervised SimCSE),
-    measured again, and asked three questions.
+    measured again, and asked three questions. With --serve, a page to search the documentation follows; where a
+    demo has left its models already, it follows at once.
     """
+    _check_output(output)
+    with page.listening() as bound:
+        served = {} if bound is None else {"url": page.address(bound)}
+        facts = provenance(
+            options={"packages": packages, "model": model, "steps": steps, "batch_size": batch_size}
+        )
+        if bound is not None and is_trained(output / LEARNED):
+            console.log(f"{output / LEARNED} is trained already; choose another --output to train anew.")
+            console.result(facts | served)
+        else:
+            _train_and_ask(console, output, packages, model, steps, batch_size, facts | served)
+        if bound is not None:
+            serve_demo(console, page, bound, output / LEARNED, packages)
+
+
+def _train_and_ask(
+    console: Console,
+    output: Path,
+    packages: str,
+    model: str,
+    steps: int,
+    batch_size: int,
+    facts: dict[str, Any],
+) -> None:
+    """Carry out the demo and print what it found beside the given facts."""
     from twinpass.encoder.encoder import Encoder
     from twinpass.evaluation.dev import PairRetrieval
 
-    _check_output(output)
     started = time.monotonic()
     console.log("1/4  reading the documentation of the installed Python packages ...")
     pairs, held_out = split_documentation(PAIRS + packages)
@@ -87,9 +114,6 @@ def demo(
         "answers": answers,
         "seconds": time.monotonic() - started,
     }
-    facts = provenance(
-        options={"packages": packages, "model": model, "steps": steps, "batch_size": batch_size}
-    )
     write_demo_report(output, document, facts)
     console.log(_next_steps(output, time.monotonic() - started))
     console.result(facts | document, human=_picture(runs, answers, task.protocol))
@@ -222,5 +246,6 @@ def _next_steps(output: Path, seconds: float) -> str:
         f"done in {seconds:.0f} s. The models are in {output}; look at {output / 'report.html'}. Try next:\n"
         f'  twinpass similarity {output / LEARNED} "open a file" "read from disk"\n'
         f"  twinpass encode {output / LEARNED} docs: -o vectors.npy\n"
+        f"  twinpass demo --serve -o {output}\n"
         f"  twinpass train your-sentences.txt -o my-model"
     )

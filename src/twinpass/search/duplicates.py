@@ -83,15 +83,16 @@ def _follow(later: Kept, near: Floats, leaders: Kept, kept: Kept, cosines: Float
 
 
 def _by_neighbours(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]:
+    """Give each row to the first kept row that it, or an earlier neighbour of it, is near to."""
     kept = np.arange(len(ids))
     cosines = np.ones(len(ids), np.float32)
     for rows in _blocks(0, len(ids)):
         vectors = index.vectors(ids[rows])
         scores, found = index.nearest(vectors, NEIGHBOURS)
-        places = np.searchsorted(ids, found)
+        places = np.searchsorted(ids, np.maximum(found, 0))
         for row, vector, near, these in zip(rows.tolist(), vectors, scores >= least, places, strict=True):
-            # What an earlier neighbour was given to may be near as well, even if it is not among the neighbours.
-            firsts = np.unique(kept[[place for place in these[near].tolist() if place < row]])
+            firsts = np.unique(kept[these[near]])
+            firsts = firsts[firsts < row]
             score = index.vectors(ids[firsts]) @ vector
             if (score >= least).any():
                 best = int((score >= least).argmax())

@@ -7,7 +7,7 @@ that stood there. Words beyond what the model reads stay as they are.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,12 +27,24 @@ TOKEN_BUDGET = 2_048  # padded tokens in one forward pass
 
 def masked_words(run: Run, *, name: str, percent: int, model: str, device: torch.device) -> Method:
     """Return the method that replaces percent % of the words by what the named model finds likeliest."""
-    trust = {"trust_pickle": run.trust_pickle, "trust_remote_code": run.trust_remote_code}
 
     def load() -> WordReplacer:
         # The model as it was before training, also when a run is resumed: a row's positive never changes.
-        encoder = Encoder.load(model, pooler="avg", device=str(device), **trust)
-        mlm = MaskedLanguageModel.load(encoder, rate=percent / 100, seed=0, may_be_fresh=False, **trust)
+        encoder = Encoder.load(
+            model,
+            pooler="avg",
+            device=str(device),
+            trust_pickle=run.trust_pickle,
+            trust_remote_code=run.trust_remote_code,
+        )
+        mlm = MaskedLanguageModel.load(
+            encoder,
+            rate=percent / 100,
+            seed=0,
+            may_be_fresh=False,
+            trust_pickle=run.trust_pickle,
+            trust_remote_code=run.trust_remote_code,
+        )
         # Twice what training reads of a sentence: all that it will see, and as much again for context.
         return WordReplacer(mlm, percent=percent, max_tokens=2 * run.max_tokens)
 
@@ -106,12 +118,12 @@ def whole_words(tokenizer: Any, *, size: int) -> dict[int, str]:
     return {number: word for number, word in zip(ids, words, strict=True) if word.isalpha()}
 
 
-def _starts(mark: str) -> Any:
+def _starts(mark: str) -> Callable[[str], bool]:
     return lambda piece: piece.startswith(mark)
 
 
 def _hash_weights(model: str) -> str:
     """Return a SHA-256 of a model's weights, so that a run is resumed with the same guesses or not at all."""
     folder = find_folder(model)
-    files: Iterable[Any] = sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
+    files = sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
     return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()

@@ -162,6 +162,17 @@ def test_a_build_replaces_only_when_told_and_readers_follow(address):
     ]  # fmt: skip
 
 
+def test_clients_of_one_server_see_each_others_changes(address):
+    index = MilvusIndex.build(address, rows(4), model=MODEL)
+    from milvus_lite.server_manager import server_manager_instance
+
+    server = server_manager_instance.start_and_get_uri(address.uri)  # the one that runs already
+    other = MilvusIndex.open(Address(server, address.collection, token="root:Milvus"))
+    other.add(rows(2, start=4))
+    assert len(index.search(vectors(1), 10)[0]) == 6
+    assert other.info()["index"] == f"{address.collection} at {server}"
+
+
 class Stop(Exception):
     pass
 

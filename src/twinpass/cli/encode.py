@@ -58,7 +58,7 @@ def encode(
     options = console.described() | chosen.described() | data.described()
     options |= {"normalize": normalize, "shard_rows": shard_rows}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
-    metadata = _metadata(facts)
+    metadata = _metadata(facts) | {"model": found_anywhere(name)}
     tally = Tally(corpus, total, encoder.dimensions)
     if shard_rows is not None and spread.engine == "ray":
         recipe = Recipe(found_anywhere(name), chosen.loading(console), normalize, metadata)
@@ -156,13 +156,14 @@ class Tally:
 
 def _metadata(facts: dict[str, Any]) -> dict[str, str]:
     """Return what a reader of the file needs to know, as the formats take it: text to text."""
+    told = {name: facts.get("options", {}).get(name) for name in ("pooler", "max_tokens")}
     return {
         "twinpass": facts["twinpass"],
         "model": facts["model"]["name"],
         "model_fingerprint": facts["model"]["fingerprint"],
         "data": facts["data"][0]["source"],
         "data_fingerprint": facts["data"][0]["fingerprint"],
-    }
+    } | {name: str(value) for name, value in told.items() if value is not None}
 
 
 def _sentence(found: dict[str, Any], output: Path) -> str:

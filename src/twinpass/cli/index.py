@@ -11,6 +11,7 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
 from twinpass.cli.engine import IndexOptions
+from twinpass.cli.index_load import load
 from twinpass.cli.indexing import blocks, load_model_of, model_entry
 from twinpass.cli.model import ModelOptions, exactly
 from twinpass.errors import ConfigError
@@ -131,7 +132,7 @@ def info(console: Console, place: IndexOptions, folder: Folder) -> None:
     console.result(found, human=_described(found))
 
 
-index = {"build": build, "add": add, "remove": remove, "compact": compact, "info": info}
+index = {"build": build, "load": load, "add": add, "remove": remove, "compact": compact, "info": info}
 
 
 def _numbers(ids: str) -> list[int]:

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from tests.evaluation.makedata import write_task
 
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.cache import Cache
@@ -16,6 +15,7 @@ from twinpass.evaluation.models import Model
 from twinpass.evaluation.report import to_csv, to_latex, to_markdown
 from twinpass.evaluation.results import to_document
 from twinpass.evaluation.tasks import GROUPS, TASKS
+from twinpass.recipes.made_up_tasks import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

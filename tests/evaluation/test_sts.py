@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from tests.evaluation.makedata import write_task
 
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell, papers_using
 from twinpass.evaluation.reading import read_task
 from twinpass.evaluation.regressor import bin_shares, regress
 from twinpass.evaluation.sts import score_sts
 from twinpass.evaluation.tasks import TASKS
+from twinpass.recipes.made_up_tasks import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

@@ -1,12 +1,12 @@
 import warnings
 
 import pytest
-from tests.evaluation.makedata import write_task
 
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.manifest import SHA256
 from twinpass.evaluation.reading import read_task
 from twinpass.evaluation.tasks import TASKS, choose
+from twinpass.recipes.made_up_tasks import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

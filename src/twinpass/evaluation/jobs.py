@@ -16,7 +16,7 @@ from twinpass.evaluation.hub import read_hub_task
 from twinpass.evaluation.items import Items, Pairs
 from twinpass.evaluation.models import Model
 from twinpass.evaluation.protocols import TRANSFER
-from twinpass.evaluation.reading import Data, read_task
+from twinpass.evaluation.reading import Data, Rows, read_task
 from twinpass.evaluation.results import SCALE, Score, TaskResult
 from twinpass.evaluation.sts import score_sts
 from twinpass.evaluation.tasks import Task
@@ -35,6 +35,7 @@ class Settings:
     regressor: bool = False
     resamples: int = 2000
     seed: int = 42
+    most: int | None = None  # rows of each part that are scored: a quick look, not a protocol
 
 
 class Job(NamedTuple):
@@ -51,7 +52,7 @@ class Job(NamedTuple):
 def task_job(task: Task, settings: Settings) -> Job:
     """Read a task's data and say how to score it."""
     TRANSFER[settings.protocol]  # a wrong name shows now, not after the encoding
-    data = _read(task, settings)
+    data = _some(_read(task, settings), settings.most)
     texts = [text for rows in data.parts.values() for row in rows.texts for text in row]
     run = _sts_run if task.kind == "sts" else _transfer_run
     return Job(task.name, texts, lambda encode, model: run(encode, data, settings))
@@ -86,6 +87,17 @@ def make_scores(
             )
         )
     return scores
+
+
+def _some(data: Data, most: int | None) -> Data:
+    """Keep so many rows of each part, evenly spread."""
+    if most is None:
+        return data
+    parts = {}
+    for name, rows in data.parts.items():
+        places = range(0, len(rows.targets), max(1, len(rows.targets) // most))
+        parts[name] = Rows([rows.texts[i] for i in places], [rows.targets[i] for i in places])
+    return data._replace(parts=parts)
 
 
 def _read(task: Task, settings: Settings) -> Data:

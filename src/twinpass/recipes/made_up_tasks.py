@@ -1,9 +1,11 @@
-"""A small data folder in SentEval's layout, with the true counts and made-up sentences."""
+"""A data folder in SentEval's layout, with the true counts and made-up sentences."""
+
+from __future__ import annotations
 
 import random
 from pathlib import Path
 
-from twinpass.evaluation.tasks import Task
+from twinpass.evaluation.tasks import Part, Task
 
 WORDS = ["a", "the", "cat", "dog", "man", "woman", "sits", "runs", "on", "mat", "red", "blue", "old", "young"]
 _TREC = ["ABBR", "DESC", "ENTY", "HUM", "LOC", "NUM"]
@@ -19,47 +21,49 @@ def write_task(task: Task, root: Path) -> Path:
     return root
 
 
-def _sentence(rng, first=None):
+def make_sentence(rng: random.Random, first: str | None = None) -> str:
+    """Return a few words, led by a given one if there is one."""
     words = rng.choices(WORDS, k=rng.randint(3, 9))
     return " ".join([first, *words] if first else words)
 
 
-def _pair(rng):
-    a, b = _sentence(rng), _sentence(rng)
+def _pair(rng: random.Random) -> tuple[str, str, float]:
+    a, b = make_sentence(rng), make_sentence(rng)
     shared = len(set(a.split()) & set(b.split())) / len(set(a.split()) | set(b.split()))
     return a, b, round(5 * shared, 3)
 
 
-def _parallel(task, part, root, rng):
+def _parallel(task: Task, part: Part, root: Path, rng: random.Random) -> None:
     pairs = [_pair(rng) for _ in range(part.rows)]
     inputs = [f"{a}\t{b}\tmore\n" for a, b, _ in pairs] + ["never\tscored\n"]
     (root / part.files[0]).write_text("".join(inputs), encoding="utf-8")
     (root / part.files[1]).write_text("".join(f"{s}\n" for *_, s in pairs) + "\n", encoding="utf-8")
 
 
-def _table(task, part, root, rng):
+def _table(task: Task, part: Part, root: Path, rng: random.Random) -> None:
     lines = ["header\n"] if task.header else []
+    target = task.target or 0
     for _ in range(part.rows):
-        fields = ["x"] * (max(*task.texts, task.target) + 1)
+        fields = ["x"] * (max(*task.texts, target) + 1)
         if len(task.texts) == 2:
             a, b, score = _pair(rng)
             fields[task.texts[0]], fields[task.texts[1]] = a, b
-            fields[task.target] = str(int(score > 1) if task.classes else score)
+            fields[target] = str(int(score > 1) if task.classes else score)
         else:
             label = rng.randrange(task.classes)
-            fields[0], fields[task.target] = _sentence(rng, f"class{label}"), str(label)
+            fields[0], fields[target] = make_sentence(rng, f"class{label}"), str(label)
         lines.append("\t".join(fields) + "\n")
     (root / part.files[0]).write_text("".join(lines), encoding="utf-8")
 
 
-def _lines(task, part, root, rng):
-    rows = [_sentence(rng, f"class{part.label}") for _ in range(part.rows - 1)]
+def _lines(task: Task, part: Part, root: Path, rng: random.Random) -> None:
+    rows = [make_sentence(rng, f"class{part.label}") for _ in range(part.rows - 1)]
     (root / part.files[0]).write_text("\n".join([*rows, ""]) + "\n", encoding="latin-1")
 
 
-def _trec(task, part, root, rng):
+def _trec(task: Task, part: Part, root: Path, rng: random.Random) -> None:
     labels = [rng.randrange(6) for _ in range(part.rows)]
-    rows = [f"{_TREC[i]}:fine {_sentence(rng, f'class{i}')}\n" for i in labels]
+    rows = [f"{_TREC[i]}:fine {make_sentence(rng, f'class{i}')}\n" for i in labels]
     (root / part.files[0]).write_text("".join(rows), encoding="latin-1")
 
 

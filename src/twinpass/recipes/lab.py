@@ -1,0 +1,256 @@
+"""The laboratory: makes what a subject describes, and gives it as a model that encodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from twinpass.config import Run
+from twinpass.errors import ConfigError
+from twinpass.evaluation.cache import Cache
+from twinpass.evaluation.dev import ScoredPairs
+from twinpass.evaluation.evaluate import make_jobs
+from twinpass.evaluation.jobs import Job, Settings
+from twinpass.evaluation.models import Model, open_model
+from twinpass.evaluation.once import encode_once
+from twinpass.evaluation.reading import find_root
+from twinpass.files import sha256
+from twinpass.provenance import provenance
+from twinpass.recipes.corpora import Corpora
+from twinpass.recipes.scales import Scale, scale_run
+from twinpass.recipes.store import Store, describe, key_of
+from twinpass.recipes.subjects import Baseline, Fitted, Raw, Subject, Trained, Words
+from twinpass.text.corpus import open_corpus
+from twinpass.training.events import OnEvent
+from twinpass.training.loop import train
+
+if TYPE_CHECKING:
+    from twinpass.training.baselines import BaselineRun
+
+Vectors = NDArray[np.float32]
+SAID_ELSEWHERE = ("output", "data", "device")  # fields of a run that do not shape its weights, or by content
+
+RESAMPLES = 100  # intervals over seeds say more here than those over pairs
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lab:
+    """Where a reproduction reads and writes, how big it is, and who watches."""
+
+    scale: Scale
+    data: Path
+    output: Path
+    encoder: str | None = None
+    device: str = "auto"
+    wordnet: str | None = None
+    log: Callable[[str], None] = lambda line: None
+    on_event: OnEvent | None = None
+
+    @cached_property
+    def store(self) -> Store:
+        """What was already made."""
+        return Store(self.output)
+
+    @cached_property
+    def corpora(self) -> Corpora:
+        """The text to train on."""
+        return Corpora(self.data, self.output / "data", rows=self.scale.rows)
+
+    @cached_property
+    def cache(self) -> Cache:
+        """Vectors by model and text: a layer is fitted to, and judged on, vectors that are there already."""
+        return Cache(self.store.folder / "vectors.sqlite")
+
+    @cached_property
+    def senteval(self) -> Path:
+        """The folder of the evaluation sets."""
+        return self.corpora.find("senteval")[0]
+
+    @cached_property
+    def dev(self) -> ScoredPairs:
+        """STS-B's development set."""
+        path = find_root(self.senteval) / "STS" / "STSBenchmark" / "sts-dev.csv"
+        rows = [row for row in open_corpus(path) if row.score is not None]
+        pairs = [(row.texts[0], row.texts[1]) for row in rows]
+        return ScoredPairs(pairs, [float(row.score or 0) for row in rows], source="STS-B dev")
+
+    def jobs(self, tasks: str, *, regressor: bool = False) -> list[Job]:
+        """Return the evaluation tasks of a group, read once."""
+        if (tasks, regressor) not in self._jobs:
+            settings = Settings(
+                data=self.senteval,
+                protocol=self.scale.transfer_protocol,
+                most=self.scale.judged_rows,
+                regressor=regressor,
+                resamples=RESAMPLES,
+            )
+            self._jobs[tasks, regressor] = make_jobs(tasks, settings)
+        return self._jobs[tasks, regressor]
+
+    @cached_property
+    def _jobs(self) -> dict[tuple[str, bool], list[Job]]:
+        return {}
+
+    def key(self, subject: Subject, seed: int) -> str:
+        """Return the key of a subject at this scale: of all that shapes its vectors."""
+        return key_of(self._description(subject, seed))
+
+    def _description(self, subject: Subject, seed: int) -> dict[str, Any]:
+        if isinstance(subject, Trained):
+            return {
+                "run": self._shaping(subject, seed),
+                "corpus": sha256(self.corpora.prepare(subject.corpus)),
+            }
+        if isinstance(subject, Baseline):
+            facts: dict[str, Any] = describe(dataclasses.replace(subject, start=None))
+            start = None if subject.start is None else self._description(subject.start, seed)
+            corpus = sha256(self.corpora.prepare(subject.corpus))
+            return facts | self._size() | {"start": start, "seed": seed, "corpus": corpus}
+        if isinstance(subject, Fitted):
+            inner = self._description(subject.of, seed)
+            return {"of": inner, "layer": subject.layer, "on": subject.on, "seed": seed} | self._size()
+        described: dict[str, Any] = describe(subject)
+        return described | {"encoder_used": self._encoder(subject)}
+
+    def _shaping(self, subject: Trained, seed: int) -> dict[str, Any]:
+        """Return a run's fields that shape its weights; a default is left out, so that a new option changes no key."""
+        run, usual = describe(self._run(subject, seed)), describe(Run())
+        return {n: v for n, v in run.items() if n not in SAID_ELSEWHERE and v != usual.get(n)}
+
+    def _size(self) -> dict[str, Any]:
+        return {"scale": describe(self.scale), "encoder": self.encoder}
+
+    def model(self, subject: Subject, seed: int, *, texts: Sequence[str] = ()) -> Model:
+        """Make what the subject describes and return it; `texts` are what a layer on target is fitted to."""
+        if isinstance(subject, Trained):
+            return self._open(self._trained(subject, seed))
+        if isinstance(subject, Baseline):
+            return self._open(self._baseline(subject, seed))
+        if isinstance(subject, Fitted):
+            return self._fitted(subject, seed, texts)
+        if isinstance(subject, Words):
+            return open_model(str(self.corpora.find(subject.vectors)[0]))
+        return self._open(self._encoder(subject), pooler=subject.pooler)
+
+    def folder(self, subject: Trained, seed: int) -> Path:
+        """Return the output folder of a training, which holds its log."""
+        return self._trained(subject, seed)
+
+    def captions(self) -> list[str]:
+        """Return the captions that Table 8 looks in, every distinct one."""
+        from twinpass.text.captions import read_captions
+
+        (path,) = self.corpora.find("flickr")
+        texts = [text for image in read_captions(path).values() for text in image]
+        return list(dict.fromkeys(texts))[: self.scale.captions]
+
+    def _open(self, name: str | Path, *, pooler: str | None = None) -> Model:
+        return open_model(str(name), pooler=pooler, device=self.device)
+
+    def _encoder(self, subject: Raw | Baseline | Words) -> str:
+        if isinstance(subject, Words):
+            return str(self.corpora.find(subject.vectors)[0])
+        if not self.scale.own_encoder:
+            return subject.encoder
+        if self.encoder is None:
+            raise ConfigError(f"the scale {self.scale.name!r} wants an encoder: name it with --encoder.")
+        return self.encoder
+
+    def _run(self, subject: Trained, seed: int) -> Run:
+        run = scale_run(
+            subject.run,
+            self.scale,
+            encoder=self.encoder,
+            seed=seed,
+            device=self.device,
+            keeps_batch=subject.keeps_batch,
+        )
+        if run.positive == "synonym":
+            run = run.replace(wordnet=self.wordnet)
+        return run.replace(data=str(self.corpora.prepare(subject.corpus)))
+
+    def _trained(self, subject: Trained, seed: int) -> Path:
+        """Train, go on where an earlier try stopped, or find it done."""
+        run, key = self._run(subject, seed), self.key(subject, seed)
+        folder = self.store.model(key)
+        with self.store.locked(key):
+            if not self.store.is_finished(key):
+                # Below the paper's scale there is one look, at the end; a tracked run is looked at as it goes.
+                judged = self.dev if not self.scale.own_encoder or run.track_geometry else None
+                run = run.replace(output=str(folder))
+                result = train(run, evaluate=judged, on_event=self.on_event, resume=True)
+                if not result.finished:
+                    raise KeyboardInterrupt
+                facts = {"run": describe(run), "result": describe_result(result)}
+                self.store.finish(key, provenance(options=facts))
+        return folder
+
+    def _baseline(self, subject: Baseline, seed: int) -> Path:
+        key = self.key(subject, seed)
+        folder = self.store.model(key)
+        start = self._encoder(subject)
+        if subject.baseline == "infersent":
+            start = str(self.corpora.find("glove")[0])
+        if subject.start is not None:
+            start = str(self._start(subject.start, seed))
+        from twinpass.training.baselines import train_baseline
+
+        with self.store.locked(key):
+            if not self.store.is_finished(key):
+                run = self._baseline_run(subject, seed, start, folder)
+                result = train_baseline(run, on_event=self.on_event, overwrite=True)
+                facts = {"run": describe(run), "result": describe_result(result)}
+                self.store.finish(key, provenance(options=facts))
+        return folder
+
+    def _baseline_run(self, subject: Baseline, seed: int, start: str, folder: Path) -> BaselineRun:
+        from twinpass.training.baselines import BaselineRun
+
+        run = BaselineRun(
+            baseline=subject.baseline,
+            data=str(self.corpora.prepare(subject.corpus)),
+            model=start,
+            output=str(folder),
+            seed=seed,
+            device=self.device,
+        )
+        return run if not self.scale.own_encoder else self._smaller(run)
+
+    def _smaller(self, run: BaselineRun) -> BaselineRun:
+        """As many rows as SimCSE sees at this scale, in the baseline's own batches."""
+        seen = (self.scale.steps or 1) * (self.scale.batch_size or 1)
+        changes: dict[str, Any] = {"steps": max(2, seen // run.filled().batch_size)}
+        if run.baseline == "infersent":
+            changes["width"] = self.scale.word_vectors_width
+        return dataclasses.replace(run, **changes)
+
+    def _start(self, subject: Subject, seed: int) -> Path:
+        if isinstance(subject, Trained):
+            return self._trained(subject, seed)
+        if isinstance(subject, Baseline):
+            return self._baseline(subject, seed)
+        raise ConfigError(f"a baseline cannot start from {type(subject).__name__}.")
+
+    def _fitted(self, subject: Fitted, seed: int, texts: Sequence[str]) -> Model:
+        from twinpass.encoder.postprocess import FITS, apply_layer
+
+        base = self.model(subject.of, seed)
+        if subject.on == "nli":
+            texts = self.corpora.nli_sentences(self.scale.fitting_sentences)
+        layer = FITS[subject.layer](self._vectors(base, texts), seed=seed)
+        name = f"{base.name} + {subject.layer} ({subject.on})"
+        return Model(name, lambda wanted: apply_layer(layer, self._vectors(base, wanted)))
+
+    def _vectors(self, base: Model, texts: Sequence[str]) -> Vectors:
+        return encode_once(base, texts, cache=self.cache)(texts)
+
+
+def describe_result(result: Any) -> dict[str, Any]:
+    """Return what a training came to, as JSON takes it."""
+    return {name: str(value) if isinstance(value, Path) else value for name, value in vars(result).items()}

@@ -1,0 +1,195 @@
+"""What is measured of a subject: each measure returns numbers by column, and what else it found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from twinpass.evaluation.evaluate import evaluate
+from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell
+from twinpass.evaluation.results import TaskResult, cell_score
+from twinpass.recipes.lab import Lab
+from twinpass.recipes.subjects import Baseline, Subject, Trained
+from twinpass.registry import Registry
+
+WMEAN = Cell("wmean", "spearman", False)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Numbers by column, and anything else that a figure or a reader wants."""
+
+    values: dict[str, float]
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+Measure = Callable[[Lab, Subject, int], Found]
+MEASURES: Registry[Measure] = Registry("measure")
+
+
+@MEASURES.register("stsb-dev")
+def stsb_dev(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Spearman x 100 on STS-B's development set, with alignment and uniformity there."""
+    texts = [text for pair in lab.dev.pairs for text in pair]
+    scores = lab.dev(lab.model(subject, seed, texts=texts).encode)
+    return Found({"stsb": scores["score"]}, more=scores)
+
+
+@MEASURES.register("sts")
+def sts(lab: Lab, subject: Subject, seed: int) -> Found:
+    """The seven STS tasks and their average, Spearman x 100, "all"."""
+    return Found(_sts_values(_judge(lab, subject, seed, "sts"), DEFAULT_CELL))
+
+
+@MEASURES.register("sts-wmean")
+def sts_wmean(lab: Lab, subject: Subject, seed: int) -> Found:
+    """The seven STS tasks and their average, Spearman x 100, subsets weighted by size."""
+    return Found(_sts_values(_judge(lab, subject, seed, "sts"), WMEAN))
+
+
+@MEASURES.register("transfer")
+def transfer(lab: Lab, subject: Subject, seed: int) -> Found:
+    """The seven transfer tasks and their average, test accuracy in per cent."""
+    results = _judge(lab, subject, seed, "transfer")
+    return Found(_with_average({_column(r.task): r.scores[0].value for r in results}))
+
+
+@MEASURES.register("dev")
+def dev(lab: Lab, subject: Subject, seed: int) -> Found:
+    """STS-B's development set, and the mean of the seven transfer tasks' development accuracies."""
+    results = _judge(lab, subject, seed, "transfer")
+    accuracies = [s.value for r in results for s in r.scores if s.over == "dev" and s.metric == "accuracy"]
+    found = stsb_dev(lab, subject, seed)
+    return Found(found.values | {"transfer": float(np.mean(accuracies))}, more=found.more)
+
+
+@MEASURES.register("protocols")
+def protocols(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Avg. STS of one model by the protocol of every paper of Table B.1."""
+    results = _judge(lab, subject, seed, "sts", regressor=True)
+    averages = {cell: _sts_values(results, cell)["avg"] for cell in CELLS}
+    return Found(
+        {f"{paper}, {cell.name}": averages[cell] for paper, cells in PAPERS.items() for cell in cells}
+    )
+
+
+@MEASURES.register("trajectory")
+def trajectory(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Alignment and uniformity on STS-B's development set as a run goes on; the last point as numbers."""
+    from twinpass.analysis.trajectory import read_trajectory
+
+    if not isinstance(subject, Trained):
+        raise TypeError("only a training has a path")
+    path = read_trajectory(lab.folder(subject, seed)).geometry
+    last = {"alignment": path[-1][1], "uniformity": path[-1][2]}
+    return Found(last, more={"path": path})
+
+
+@MEASURES.register("geometry")
+def geometry(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Alignment and uniformity on STS-B's development set, and Avg. STS."""
+    found = stsb_dev(lab, subject, seed)
+    average = sts(lab, subject, seed).values["avg"]
+    return Found(
+        {"alignment": found.more["alignment"], "uniformity": found.more["uniformity"], "avg": average}
+    )
+
+
+@MEASURES.register("spectrum")
+def spectrum(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Singular values of STS-B's sentence vectors, the largest scaled to 1, and how many hold half of their sum."""
+    from twinpass.analysis.spectrum import measure_spectrum
+
+    texts = list(dict.fromkeys(text for pair in lab.dev.pairs for text in pair))
+    found = measure_spectrum(np.asarray(lab.model(subject, seed, texts=texts).encode(texts)))
+    values = found.normalised
+    half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
+    return Found(
+        {"tenth": float(values[min(9, len(values) - 1)]), "half": float(half)},
+        more={"curve": values.tolist()},
+    )
+
+
+@MEASURES.register("densities")
+def densities(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Cosines of STS-B's pairs in five groups of gold score: the mean of each group."""
+    texts = [text for pair in lab.dev.pairs for text in pair]
+    encode = lab.model(subject, seed, texts=texts).encode
+    left, right = (np.asarray(encode([pair[side] for pair in lab.dev.pairs])) for side in (0, 1))
+    from twinpass.evaluation.correlation import cosine_scores
+
+    cosines, gold = cosine_scores(left, right), np.asarray(lab.dev.gold)
+    group = np.minimum((gold / max(gold) * 5).astype(int), 4)
+    groups = {f"group{place}": cosines[group == place] for place in range(5)}
+    means = {name: float(values.mean()) for name, values in groups.items() if len(values)}
+    return Found(means, more={name: values.tolist() for name, values in groups.items()})
+
+
+@MEASURES.register("retrieval")
+def retrieval(lab: Lab, subject: Subject, seed: int) -> Found:
+    """The three captions nearest to each of Table 8's queries, and how many of them the paper's models found too."""
+    from twinpass.evaluation.once import encode_once
+    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
+    from twinpass.search.exact import nearest
+
+    captions = [text for text in lab.captions() if text not in QUERIES]
+    model = lab.model(subject, seed, texts=captions)
+    encode = encode_once(model, [*QUERIES, *captions], cache=lab.cache)
+    scores, rows = nearest(encode(list(QUERIES)), encode(captions), k=3)
+    found = {
+        query: [{"text": captions[row], "cosine": float(score)} for score, row in zip(*both, strict=True)]
+        for query, *both in zip(QUERIES, scores, rows, strict=True)
+    }
+    row_of_the_paper = "sbert" if isinstance(subject, Baseline) else "simcse"
+    shared = sum(
+        answer["text"] in PAPER_ANSWERS[query][row_of_the_paper]
+        for query, answers in found.items()
+        for answer in answers
+    )
+    return Found({"shared": float(shared)}, more=found)
+
+
+@MEASURES.register("grid")
+def grid(lab: Lab, subject: Subject, seed: int) -> Found:
+    """Appendix A's search: the batch size and learning rate that score best on STS-B's development set."""
+    from twinpass.recipes.tables.table_a1 import BATCH_SIZES, LEARNING_RATES
+
+    if not isinstance(subject, Trained):
+        raise TypeError("only a training has a batch size")
+    scores = {}
+    for batch in BATCH_SIZES:
+        for rate in LEARNING_RATES:
+            run = subject.run.replace(batch_size=batch, learning_rate=rate, track_geometry=None)
+            tried = Trained(run=run, corpus=subject.corpus, keeps_batch=True)
+            scores[batch, rate] = stsb_dev(lab, tried, seed).values["stsb"]
+            lab.log(f"  batch {batch}, rate {rate:g}: {scores[batch, rate]:.2f}")
+    batch, rate = max(scores, key=scores.__getitem__)
+    table = [{"batch_size": b, "learning_rate": r, "stsb": score} for (b, r), score in scores.items()]
+    return Found({"batch_size": float(batch), "learning_rate": rate}, more={"grid": table})
+
+
+def _judge(lab: Lab, subject: Subject, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:
+    """Judge task by task, for a layer on target is another one for every task."""
+    results = []
+    for job in lab.jobs(tasks, regressor=regressor):
+        texts = list(job.texts)
+        model = lab.model(subject, seed, texts=texts)
+        results += evaluate(model, [job], cache=lab.cache).tasks
+    return results
+
+
+def _sts_values(results: list[TaskResult], cell: Cell) -> dict[str, float]:
+    scores = {_column(result.task): cell_score(result, cell) for result in results}
+    return _with_average({name: score.value for name, score in scores.items() if score is not None})
+
+
+def _with_average(values: dict[str, float]) -> dict[str, float]:
+    """Add Avg., the mean of values each rounded to two decimals."""
+    return values | {"avg": float(np.mean([round(value, 2) for value in values.values()]))}
+
+
+def _column(task: str) -> str:
+    return task.lower().replace("-", "")

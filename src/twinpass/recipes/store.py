@@ -1,0 +1,73 @@
+"""What was already made: models and scores in one folder, each under a key that says all that shaped it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from twinpass.files import explaining, write_json
+
+try:
+    import fcntl
+except ImportError:  # Windows: two reproductions in one folder must then not run at once
+    fcntl = None  # type: ignore[assignment]
+
+
+def describe(thing: Any) -> Any:
+    """Return a subject as plain data, every field of it."""
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        fields = {f.name: describe(getattr(thing, f.name)) for f in dataclasses.fields(thing)}
+        return {"kind": type(thing).__name__} | fields
+    return list(thing) if isinstance(thing, tuple) else thing
+
+
+def key_of(description: Any) -> str:
+    """Return a short name for a description; equal descriptions have equal names."""
+    text = json.dumps(description, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Store:
+    """Folders `models` and `scores` under an output folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with explaining(folder):
+            for part in ("models", "scores"):
+                (folder / part).mkdir(parents=True, exist_ok=True)
+
+    def model(self, key: str) -> Path:
+        """Return the folder of a model."""
+        return self.folder / "models" / key
+
+    def is_finished(self, key: str) -> bool:
+        """Tell whether a model was trained to its end."""
+        return (self.model(key) / "finished.json").is_file()
+
+    def finish(self, key: str, facts: Any) -> None:
+        """Note that a model is finished, and let go of what only an unfinished one needs."""
+        shutil.rmtree(self.model(key) / "checkpoints", ignore_errors=True)
+        write_json(self.model(key) / "finished.json", facts)
+
+    def read_score(self, key: str) -> Any | None:
+        """Return what was measured under a key, if it was."""
+        path = self.folder / "scores" / f"{key}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+    def write_score(self, key: str, found: Any) -> None:
+        """Keep what was measured."""
+        write_json(self.folder / "scores" / f"{key}.json", found)
+
+    @contextlib.contextmanager
+    def locked(self, key: str) -> Iterator[None]:
+        """Let one process at a time work on a key; another waits, and then finds the work done."""
+        with (self.folder / "models" / f".{key}.lock").open("w") as stream:
+            if fcntl is not None:
+                fcntl.flock(stream, fcntl.LOCK_EX)
+            yield

@@ -1,0 +1,21 @@
+"""Figure 2: the path between alignment and uniformity, every 10 steps of training."""
+
+from twinpass.recipes.recipe import Recipe, one_subject
+from twinpass.recipes.tables.table_1 import DELETE_ONE, SIMCSE
+from twinpass.recipes.tables.table_3 import FIXED, NO_DROPOUT
+
+RECIPE = Recipe(
+    name="figure-2",
+    title="Alignment and uniformity during training",
+    measure="trajectory",
+    columns={"alignment": "alignment at the end", "uniformity": "uniformity at the end"},
+    protocol="STS-B dev: pairs scored above 4 for alignment, all sentences for uniformity (t = 2)",
+    rows=(
+        one_subject("fixed", "Fixed 0.1", FIXED),
+        one_subject("no-dropout", "No dropout", NO_DROPOUT),
+        one_subject("delete-one", "Delete one word", DELETE_ONE),
+        one_subject("simcse", "Unsup. SimCSE", SIMCSE),
+    ),
+    paper={},  # the paper draws it and prints no numbers
+    figure="trajectory",
+)

@@ -1,0 +1,48 @@
+"""The verb `reproduce`, as users run it."""
+
+import json
+
+import pytest
+
+
+def test_without_a_name_it_lists_all_with_their_cost(run):
+    done = run("reproduce", "--json")
+    listed = json.loads(done.out)
+    assert len(listed["recipes"]) == 20
+    table_3 = next(each for each in listed["recipes"] if each["name"] == "table-3")
+    assert table_3["trainings"] == 8 and table_3["hours"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["table-33"], "table-3"),
+        (["table-3", "--scale", "tiny"], "Known"),
+        (["table-3"], "--data"),
+        (["table-3", "--data", "nowhere"], "nowhere"),
+    ],
+)
+def test_mistakes_are_explained(run, arguments, says, tmp_path):
+    done = run("reproduce", *arguments, "-o", str(tmp_path / "out"))
+    assert done.code == 2 and says in done.err and "Traceback" not in done.err
+
+
+def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path):
+    """All sixteen tables and four figures, end to end: nothing is left out but what needs text that is not made up."""
+    done = run("reproduce", "--all", "--scale", "smoke", "--json", "-o", str(tmp_path / "lab"))
+    assert done.code == 0, done.err
+    recipes = json.loads(done.out)["recipes"]
+    assert len(recipes) == 20
+    for recipe in recipes:
+        for row in recipe["rows"]:
+            measured = any(cell["ours"] for cell in row["cells"].values())
+            excused = any(word in row["note"] for word in ("anli", "WordNet", "[augment]", "paper's scale"))
+            assert measured or excused or row["source"], f"{recipe['recipe']}: {row['label']}: {row['note']}"
+    reports = {path.name for path in (tmp_path / "lab" / "reports").iterdir()}
+    assert {f"{recipe['recipe']}.md" for recipe in recipes} <= reports
+    assert {
+        "figure-2-light.png",
+        "figure-3-light.png",
+        "figure-f1-light.png",
+        "figure-g1-light.png",
+    } <= reports

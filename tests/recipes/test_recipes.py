@@ -1,0 +1,129 @@
+"""The tables and figures as data: complete, and true to the paper."""
+
+import pytest
+
+from twinpass.evaluation.published import PUBLISHED
+from twinpass.recipes.corpora import CORPORA, FILES
+from twinpass.recipes.measures import MEASURES
+from twinpass.recipes.recipe import ALL
+from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
+from twinpass.recipes.subjects import Baseline, Fitted, Trained, Words, encoder_of
+from twinpass.recipes.tables import load_recipes
+from twinpass.training.baselines import BASELINES
+
+RECIPES = load_recipes()
+NAMES = [
+    *(f"table-{number}" for number in range(1, 9)),
+    *("table-a1", "table-b1", "table-b2", "table-b3", "table-c1", "table-d1", "table-d2", "table-e1"),
+    *("figure-2", "figure-3", "figure-f1", "figure-g1"),
+]
+
+
+def inner(subject):
+    """The subject and every subject inside it."""
+    while subject is not None:
+        yield subject
+        subject = subject.of if isinstance(subject, Fitted) else getattr(subject, "start", None)
+
+
+def test_every_table_and_figure_of_the_paper_is_there():
+    assert list(RECIPES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_and_the_papers_numbers_share_their_keys(name):
+    recipe = RECIPES[name]
+    keys = [row.key for row in recipe.rows]
+    assert len(set(keys)) == len(keys)
+    if recipe.paper:
+        assert set(recipe.paper) == set(keys)
+    assert all(len(numbers) == len(recipe.columns) for numbers in recipe.paper.values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_names_what_exists(name):
+    recipe = RECIPES[name]
+    for row in recipe.rows:
+        assert (row.measure or recipe.measure) in MEASURES
+        assert set(row.subjects) <= {ALL, *recipe.columns}
+        assert row.subjects or (row.source and row.why_quoted), "a row without a subject says whom it quotes"
+        for subject in row.subjects.values():
+            for each in inner(subject):
+                if isinstance(each, (Trained, Baseline)):
+                    assert each.corpus in CORPORA
+                if isinstance(each, Baseline):
+                    assert each.baseline in BASELINES
+                if isinstance(each, Words):
+                    assert each.vectors in FILES
+                if isinstance(each, Trained):
+                    each.run.replace(data="x", output="y").check()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "table"),
+    [("table-5", "5"), ("table-b2", "B.2"), ("table-b3", "B.3"), ("table-e1", "E.1")],
+)
+def test_keys_of_the_big_tables_follow_the_published_rows(recipe, table):
+    """A row's label and the published row under its key speak of one model."""
+    published = [row for row in PUBLISHED if row.table == table]
+    rows = RECIPES[recipe].rows
+    assert [RECIPES[recipe].paper[row.key] for row in rows] == [row.values for row in published]
+    for row, printed in zip(rows, published, strict=True):
+        if printed.training:
+            assert row.key.startswith(("unsup", "sup")) and printed.training.startswith(
+                row.key.split("/")[0][:3]
+            )
+
+
+def test_numbers_of_table_c1_stand_by_their_rows():
+    paper = RECIPES["table-c1"].paper
+    assert paper["bert-flow-nli"][-1] == 66.55
+    assert paper["bert-whitening-target"][-1] == 64.26
+    assert paper["sbert-flow-target"][-1] == 75.48
+    assert paper["sbert-whitening-nli"][-1] == 77.00
+
+
+def test_the_papers_own_scale_is_table_a1s():
+    presets = {row.key: next(iter(row.subjects.values())).run for row in RECIPES["table-a1"].rows}
+    for key, (batch, rate) in RECIPES["table-a1"].paper.items():
+        assert (presets[key].batch_size, presets[key].learning_rate) == (batch, rate)
+
+
+def test_the_default_row_of_every_ablation_is_one_run():
+    """The unsupervised default stands in Tables 1, 2, 3, 4, 6 and Figure 2, and is trained once."""
+    places = {
+        "table-1": ("none", ALL),
+        "table-2": ("simcse", "one"),
+        "table-3": ("0.1", ALL),
+        "table-4": ("unsup", "full"),
+        "table-6": ("cls-mlp-train", "unsup"),
+        "figure-2": ("simcse", ALL),
+    }
+    found = set()
+    for name, (key, column) in places.items():
+        row = next(row for row in RECIPES[name].rows if row.key == key)
+        found.add(row.subjects[column])
+    assert len(found) == 1
+
+
+def test_a_scale_changes_size_and_nothing_else():
+    run = next(iter(RECIPES["table-7"].rows[1].subjects.values())).run
+    small = scale_run(run, SMALL, encoder="mine", seed=7, device="cpu")
+    assert (small.model, small.steps, small.batch_size, small.seed) == ("mine", 30, 64, 7)
+    assert (small.hard_negative_weight, small.temperature, small.learning_rate) == (0.5, 0.05, 5e-5)
+    paper = scale_run(run, PAPER, encoder=None, seed=42, device="auto")
+    assert paper == run.replace(seed=42)
+
+
+def test_a_kept_batch_takes_fewer_steps():
+    run = next(iter(RECIPES["table-1"].rows[0].subjects.values())).run.replace(batch_size=512)
+    small = scale_run(run, SMALL, encoder="mine", seed=7, device="cpu", keeps_batch=True)
+    assert small.batch_size == 512 and small.steps == 4 and small.chunk_tokens
+
+
+def test_below_the_papers_scale_one_encoder_stands_for_bert():
+    rows = RECIPES["table-5"].rows
+    encoders = {row.key: encoder_of(subject) for row in rows for subject in row.subjects.values()}
+    assert encoders["unsup/simcse-bert"] == encoders["sup/ct-sbert"] == "bert-base-uncased"
+    assert encoders["unsup/declutr"] == "roberta-base" and encoders["unsup/glove"] is None
+    assert SMOKE.own_encoder and not PAPER.own_encoder

@@ -1,0 +1,224 @@
+"""A reproduction: what it runs, what it leaves alone, what it says."""
+
+import json
+import math
+import random
+from itertools import combinations
+
+import pytest
+
+from twinpass.errors import ConfigError
+from twinpass.recipes.agreement import order_agreement
+from twinpass.recipes.corpora import Corpora, Missing
+from twinpass.recipes.lab import Lab
+from twinpass.recipes.made_up import make_data, make_encoder
+from twinpass.recipes.recipe import Recipe, one_subject, quoted
+from twinpass.recipes.report import notes, number, to_document, to_latex, to_markdown, write_report
+from twinpass.recipes.reproduce import Cell, estimate, reproduce, seeds_of
+from twinpass.recipes.scales import SMALL, SMOKE
+from twinpass.recipes.store import Store, key_of
+from twinpass.recipes.subjects import Fitted, Raw, supervised, unsupervised
+from twinpass.recipes.tables import load_recipes
+
+
+@pytest.fixture(scope="module")
+def made_up(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("made-up")
+    return make_data(folder / "data"), make_encoder(folder / "encoder")
+
+
+@pytest.fixture
+def lab(made_up, tmp_path):
+    data, encoder = made_up
+    return Lab(scale=SMOKE, data=data, output=tmp_path / "out", encoder=str(encoder), device="cpu")
+
+
+def naive_tau(ours, paper):
+    """Kendall's tau-b as its definition has it: concordant less discordant pairs, ties left out of the scale."""
+    concordant = discordant = ties_ours = ties_paper = 0
+    for (a, x), (b, y) in combinations(zip(ours, paper, strict=True), 2):
+        sign = (a > b) - (a < b), (x > y) - (x < y)
+        concordant += sign[0] * sign[1] > 0
+        discordant += sign[0] * sign[1] < 0
+        ties_ours += sign[0] == 0
+        ties_paper += sign[1] == 0
+    pairs = len(ours) * (len(ours) - 1) / 2
+    return (concordant - discordant) / math.sqrt((pairs - ties_ours) * (pairs - ties_paper))
+
+
+def test_tau_is_kendalls():
+    rng = random.Random(0)
+    for _ in range(20):
+        ours = [rng.randrange(6) for _ in range(8)]
+        paper = [rng.randrange(6) for _ in range(8)]
+        assert order_agreement(ours, paper).tau == pytest.approx(naive_tau(ours, paper))
+
+
+def test_ordering_is_said_in_words_and_not_of_too_few_rows():
+    assert order_agreement([1, 2, 3], [10, 20, 30]).words == "the paper's ordering"
+    assert order_agreement([3, 2, 1], [10, 20, 30]).words == "the paper's ordering upside down"
+    assert order_agreement([1, 2, None], [10, 20, 30]) is None
+    assert order_agreement([1, 1, 1], [10, 20, 30]) is None
+
+
+def test_rows_are_trained_once_and_found_again(lab):
+    trained = []
+    watched = Lab(**{**vars_of(lab), "on_event": lambda event: trained.append(type(event).__name__)})
+    recipe = load_recipes()["table-7"]
+    first = reproduce(recipe, watched, seeds=[1, 2])
+    assert trained.count("Stopped") == 10 and all(len(row.cells["stsb"].ours) == 2 for row in first.rows)
+    trained.clear()
+    again = reproduce(recipe, watched, seeds=[1, 2])
+    assert not trained
+    assert [row.cells for row in again.rows] == [row.cells for row in first.rows]
+
+
+def vars_of(lab):
+    names = ("scale", "data", "output", "encoder", "device", "wordnet", "log", "on_event")
+    return {name: getattr(lab, name) for name in names}
+
+
+def test_a_stopped_row_goes_on_where_it_was(lab):
+    """Ctrl-C in the middle of a training: the next try resumes it and ends with the same numbers."""
+    subject = unsupervised()
+
+    def interrupt(event):
+        if type(event).__name__ == "Stepped" and event.step == 1:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGINT)
+
+    stopped = Lab(**{**vars_of(lab), "on_event": interrupt})
+    with pytest.raises(KeyboardInterrupt):
+        stopped.model(subject, 5)
+    assert not lab.store.is_finished(lab.key(subject, 5))
+    resumed = lab.model(subject, 5).encode(["the cat sits"])
+    whole = Lab(**{**vars_of(lab), "output": lab.output.parent / "other"})
+    assert (resumed == whole.model(subject, 5).encode(["the cat sits"])).all()
+    assert not (lab.store.model(lab.key(subject, 5)) / "checkpoints").exists()
+
+
+def test_a_key_says_all_that_shapes_the_weights(lab):
+    keys = {
+        lab.key(unsupervised(), 1),
+        lab.key(unsupervised(), 2),
+        lab.key(unsupervised(dropout=0.2), 1),
+        lab.key(unsupervised("wiki-documents"), 1),
+        lab.key(supervised(), 1),
+        lab.key(Raw(pooler="avg"), 1),
+        lab.key(Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli"), 1),
+        lab.key(Fitted(of=Raw(pooler="avg"), layer="whitening", on="target"), 1),
+    }
+    assert len(keys) == 8
+    assert lab.key(unsupervised(), 1) == lab.key(unsupervised(), 1)
+    # The machine and the places of files do not shape weights.
+    elsewhere = Lab(**{**vars_of(lab), "output": lab.output.parent / "elsewhere"})
+    assert elsewhere.key(unsupervised(), 1) == lab.key(unsupervised(), 1)
+
+
+def test_a_row_whose_text_is_missing_is_left_out_and_says_so(lab):
+    said = []
+    recipe = load_recipes()["table-4"]
+    only = Recipe(**{**recipe.__dict__, "rows": recipe.rows[-1:], "paper": {"anli": recipe.paper["anli"]}})
+    found = reproduce(only, Lab(**{**vars_of(lab), "log": said.append}), seeds=[1])
+    (row,) = found.rows
+    assert not row.cells["full"].ours and row.cells["full"].paper == 85.0
+    assert "anli" in row.note and any("left out" in line for line in said)
+
+
+def test_target_layers_are_fitted_to_what_is_judged(lab):
+    """On target, a whitening's own texts come out with the identity as covariance; on NLI they do not."""
+    import numpy as np
+
+    texts = [text for pair in lab.dev.pairs for text in pair][:400]
+    target = lab.model(Fitted(of=Raw(pooler="avg"), layer="whitening", on="target"), 1, texts=texts)
+    nli = lab.model(Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli"), 1, texts=texts)
+    covariances = [np.cov(model.encode(texts).T, bias=True) for model in (target, nli)]
+    away = [np.abs(c - np.eye(len(c))).max() for c in covariances]
+    assert away[0] < 0.05 < away[1]
+
+
+def test_seeds_are_spent_where_something_is_drawn():
+    raw = Raw(pooler="avg")
+    assert seeds_of(raw, [1, 2, 3]) == [1]
+    assert seeds_of(Fitted(of=raw, layer="whitening", on="nli"), [1, 2, 3]) == [1]
+    assert seeds_of(Fitted(of=raw, layer="flow", on="nli"), [1, 2, 3]) == [1, 2, 3]
+    assert seeds_of(Fitted(of=unsupervised(), layer="whitening", on="nli"), [1, 2]) == [1, 2]
+
+
+def test_cost_counts_shared_trainings_once():
+    recipe = load_recipes()["table-4"]
+    cost = estimate(recipe, SMALL)
+    assert cost.trainings == 10 and cost.hours == pytest.approx(cost.passes / 13 / 3600)
+
+
+def outcome_of(lab):
+    recipe = Recipe(
+        name="table-0",
+        title="A & B",
+        measure="stsb-dev",
+        columns={"stsb": "STS-B"},
+        protocol="STS-B dev",
+        rows=(
+            one_subject("raw", "raw 50 %", Raw(pooler="avg")),
+            one_subject("cls", "cls", Raw(pooler="cls")),
+            quoted("theirs", "theirs", source="Somebody, 2020", why="it is a secret"),
+        ),
+        paper={"raw": (50.0,), "cls": (60.0,), "theirs": (70.0,)},
+    )
+    return reproduce(recipe, lab, seeds=[1])
+
+
+def test_reports_hold_ours_the_papers_and_the_difference(lab, tmp_path):
+    outcome = outcome_of(lab)
+    raw = outcome.rows[0].cells["stsb"]
+    assert raw.difference == pytest.approx(raw.mean - 50.0)
+    document = json.loads(json.dumps(to_document(outcome)))
+    assert document["rows"][0]["cells"]["stsb"]["paper"] == 50.0
+    assert document["versions"]["torch"] and document["options"]["seeds"] == [1]
+    markdown = to_markdown(outcome)
+    assert f"| raw 50 % | {raw.mean:.2f} | 50.00 | {raw.mean - 50:+.2f} |" in markdown
+    assert "theirs: it is a secret" in markdown and "Somebody, 2020" in markdown
+    latex = to_latex(outcome)
+    assert r"raw 50 \%" in latex and r"A \& B" in latex and latex.count(r"\\") == 4
+    files = {path.name for path in write_report(outcome, tmp_path / "reports")}
+    assert {"table-0.json", "table-0.md", "table-0.tex", "table-0-light.png", "table-0-dark.svg"} <= files
+
+
+def test_numbers_are_written_as_tables_have_them():
+    assert number(82.456) == "82.46" and number(None) == "-" and number(3e-5) == "3e-05"
+    assert number(-1.5, sign=True) == "-1.50" and number(0.0) == "0.00"
+    assert Cell(ours=(1.0, 3.0)).deviation == pytest.approx(math.sqrt(2))
+
+
+def test_notes_name_protocol_scale_and_seeds(lab):
+    assert notes(outcome_of(lab))[0].startswith("STS-B dev; scale smoke, encoder ")
+
+
+def test_a_smaller_corpus_is_the_same_every_time(made_up, tmp_path):
+    data, _ = made_up
+    first, second = (Corpora(data, tmp_path / name, rows=50).prepare("wiki") for name in "ab")
+    assert first.read_bytes() == second.read_bytes() and len(first.read_text().splitlines()) == 50
+    whole = (data / "wiki.txt").read_text().splitlines()
+    documents = Corpora(data, tmp_path / "c", rows=50).prepare("wiki-documents")
+    assert documents.read_text().splitlines() == whole[:50]
+
+
+def test_missing_text_is_asked_for_by_name(tmp_path):
+    with pytest.raises(Missing, match="wiki1m_for_simcse"):
+        Corpora(tmp_path, tmp_path / "prepared", rows=None).prepare("wiki")
+
+
+def test_small_wants_an_encoder(made_up, tmp_path):
+    lab = Lab(scale=SMALL, data=made_up[0], output=tmp_path)
+    with pytest.raises(ConfigError, match="--encoder"):
+        lab.key(unsupervised(), 1)
+
+
+def test_a_store_keeps_scores_under_their_keys(tmp_path):
+    store = Store(tmp_path)
+    assert store.read_score("k") is None
+    store.write_score("k", {"values": {"a": 1.0}})
+    assert store.read_score("k") == {"values": {"a": 1.0}}
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 2, "b": 1})

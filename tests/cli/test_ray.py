@@ -20,6 +20,24 @@ from twinpass.encoder.encoder import Encoder
 TEXTS = [f"the cat sat on {'a mat and ' * (n % 5)}the dog number {n % 90}" for n in range(60)]
 
 
+def start(ray, attempts: int = 3):
+    """Start a Ray of two workers; it waits 30 s for itself, which is not always enough on a busy machine."""
+    told = {
+        "num_cpus": 2,
+        "include_dashboard": False,
+        "object_store_memory": 80 << 20,
+        "log_to_driver": False,
+    }
+    for _ in range(attempts - 1):
+        try:
+            return ray.init(address="local", **told)
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+            ray.shutdown()
+    return ray.init(address="local", **told)
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory):
     """One Ray for all of this file: starting it is the slow part."""
@@ -27,13 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
         for name, value in {**ENVIRONMENT, "OMP_NUM_THREADS": "1"}.items():
             patch.setenv(name, value)  # read when Ray is imported
         ray = pytest.importorskip("ray", reason="needs Ray (extra [ray])")
-        context = ray.init(
-            address="local",
-            num_cpus=2,
-            include_dashboard=False,
-            object_store_memory=80 << 20,
-            log_to_driver=False,
-        )
+        context = start(ray)
         yield context.address_info["address"]
         ray.shutdown()
 

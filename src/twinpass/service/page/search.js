@@ -65,7 +65,7 @@ const search = latest(async (signal, query, { like = null, step = false } = {}) 
     if (step) find("button", list)?.focus();
   } catch (error) {
     if (signal.aborted) return;
-    list.replaceChildren();
+    show([], "");
     status.fail(error, () => search(query, { like }));
   }
 });
@@ -77,8 +77,11 @@ function summary(found, like) {
 }
 
 function show(hits, message) {
+  const held = [...list.children].findIndex((item) => item.contains(document.activeElement));
   list.replaceChildren(...hits.map(result));
   status.say(message);
+  // New results must not take the keyboard's place away from whoever walks through the old ones.
+  if (held >= 0) (find("button", list.children[held] ?? list) ?? field).focus();
 }
 
 function result(hit, place) {

@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 from twinpass.errors import ConfigError, TrainingError
 
+Part = TypeVar("Part", bound=nn.Module)
+
 BATCH = 32  # vectors in one step of the optimiser; this and the next three as Li et al. have them
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.01
 LARGEST_GRADIENT = 1.0
 # The authors start from the first batch. It scores the same, but 32 vectors may miss that a channel varies at all.
 FIRST_LOOK = 1_024
-Part = TypeVar("Part", bound=nn.Module)
 
 
 class ActNorm(nn.Module):
@@ -113,9 +114,8 @@ class Flow(nn.Module):
                 f"a flow of {levels} levels needs {2**levels} dimensions or more: got {dimensions}."
             )
         self.settings = {"dimensions": dimensions, "levels": levels, "depth": depth, "width": width}
-        channels = [
-            dimensions // 2**level for level in range(levels)
-        ]  # at each level: half go on, odd ones leave
+        # Half of a level's channels go on to the next; where they are odd in number, the odd one leaves.
+        channels = [dimensions // 2**level for level in range(levels)]
         self.leaving = [here - beyond for here, beyond in zip(channels, [*channels[1:], 0], strict=True)]
         self.levels = nn.ModuleList(Level(here, depth, width) for here in channels)
 
@@ -172,7 +172,7 @@ def fit_flow(
     vectors: NDArray[np.float32], *, seed: int, advance: Callable[[int], None] = lambda count: None
 ) -> Flow:
     """Fit a flow to vectors (n, d) in one epoch; the seed draws its weights and the order of the vectors."""
-    data = torch.from_numpy(np.ascontiguousarray(vectors))
+    data = torch.tensor(vectors, dtype=torch.float32)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         flow = Flow(data.shape[1])

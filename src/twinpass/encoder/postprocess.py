@@ -24,7 +24,7 @@ from twinpass.errors import ConfigError, InputError
 from twinpass.registry import Registry
 
 Vectors = NDArray[np.float32]
-Matrix = NDArray[np.float64]
+Exact = NDArray[np.float64]
 Advance = Callable[[int], None]  # told how many more vectors were used
 
 ADVISED_PER_DIMENSION = 10  # sentences: with as many as dimensions, a covariance is mostly chance
@@ -65,9 +65,9 @@ class Fit:
         _check_vectors(vectors, self.name)
         return self.make(vectors, Wishes(keep=keep, components=components, seed=seed, advance=advance))
 
-    def check(self, **wishes: int | None) -> None:
+    def check(self, *, keep: int | None = None, components: int | None = None) -> None:
         """Refuse a wish that means nothing to this layer."""
-        for wish, value in wishes.items():
+        for wish, value in (("keep", keep), ("components", components)):
             if value is not None and wish != self.takes:
                 raise ConfigError(
                     f"{self.name} has no use for {wish!r}, which another layer takes. Leave it out."
@@ -117,8 +117,9 @@ def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
 
 def apply_layer(layer: nn.Module, vectors: Vectors) -> Vectors:
     """Map vectors (n, d) by a layer, as the encoder that has it does."""
+    device = next(layer.parameters()).device
     with torch.inference_mode():
-        mapped: Vectors = layer(torch.from_numpy(vectors)).numpy()
+        mapped: Vectors = layer(torch.tensor(vectors, dtype=torch.float32, device=device)).cpu().numpy()
     return mapped
 
 
@@ -149,8 +150,8 @@ def _register(name: str, *, takes: str | None = None) -> Callable[[_Make], _Make
 class Whitening:
     """Subtract a mean (d,), multiply by a matrix (d, k): the result has the identity as covariance."""
 
-    mean: Matrix
-    matrix: Matrix
+    mean: Exact
+    matrix: Exact
 
 
 def fit_whitening(vectors: Vectors, *, keep: int | None = None) -> Whitening:
@@ -174,7 +175,7 @@ def whiten(vectors: Vectors, whitening: Whitening) -> Vectors:
     return ((vectors - whitening.mean) @ whitening.matrix).astype(np.float32)
 
 
-def principal_directions(vectors: Vectors) -> tuple[Matrix, Matrix, Matrix]:
+def principal_directions(vectors: Vectors) -> tuple[Exact, Exact, Exact]:
     """Return mean (d,), directions (d, d) as columns and variances (d,) along them, the largest first."""
     mean = vectors.mean(axis=0, dtype=np.float64)
     centred = vectors - mean
@@ -182,7 +183,7 @@ def principal_directions(vectors: Vectors) -> tuple[Matrix, Matrix, Matrix]:
     return mean, directions, variances
 
 
-def linear_layer(mean: Matrix, matrix: Matrix) -> Dense:
+def linear_layer(mean: Exact, matrix: Exact) -> Dense:
     """Return (x - mean) matrix as a layer that sentence-transformers knows too: x matrix - mean matrix."""
     layer = Dense(*matrix.shape, activation="Identity")
     with torch.no_grad():

@@ -1,0 +1,109 @@
+"""`twinpass serve`: what is said before it runs, and what it hands to the server."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from twinpass.cli import serve
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What would have been served, instead of serving it."""
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        "twinpass.service.server.run_server", lambda app, bound, seconds: seen.append((app, seconds))
+    )
+    monkeypatch.delenv("TWINPASS_API_KEY", raising=False)
+    return seen
+
+
+@pytest.fixture
+def services(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The services that were made."""
+    from twinpass.service.service import Service
+
+    made: list[Any] = []
+    real = Service.__init__
+    monkeypatch.setattr(Service, "__init__", lambda self, *a, **o: made.append(self) or real(self, *a, **o))
+    return made
+
+
+def test_the_address_is_the_result(run, served, model):
+    ran = run("serve", model, "--port", 0, "--device", "cpu")
+    assert ran.code == 0 and ran.out.startswith("http://127.0.0.1:") and ran.out.count("\n") == 1
+    assert "serving model at http://127.0.0.1:" in ran.err and "warning" not in ran.err
+    document = json.loads(run("serve", model, "--port", 0, "--json").out)
+    assert document["url"].startswith("http://127.0.0.1:") and document["model"]["name"] == model
+    assert len(served) == 2
+
+
+def test_options_reach_the_service(run, served, services, model):
+    options = [
+        "--max-queue",
+        7,
+        "--max-inputs",
+        5,
+        "--max-chars",
+        9,
+        "--max-body",
+        99,
+        "--max-batch-tokens",
+        11,
+    ]
+    more = [
+        "--timeout",
+        2.5,
+        "--name",
+        "a",
+        "--name",
+        "b",
+        "--api-key",
+        "k",
+        "--normalize",
+        "--max-tokens",
+        16,
+    ]
+    assert run("serve", model, "--port", 0, *options, *more).code == 0
+    (service,) = services
+    limits = service.limits
+    assert (limits.queue, limits.inputs, limits.characters) == (7, 5, 9)
+    assert (limits.body, limits.batch_tokens, limits.seconds, served[0][1]) == (99, 11, 2.5, 2.5)
+    assert service.name == "a" and {"a", "b", "default"} <= service.names
+    assert service.api_key == "k" and service.normalize and service.encoder.max_tokens == 16
+
+
+def test_a_key_may_come_from_the_environment_and_an_empty_one_is_none(
+    run, served, services, model, monkeypatch
+):
+    for value in ("secret", ""):
+        monkeypatch.setenv("TWINPASS_API_KEY", value)
+        assert run("serve", model, "--port", 0).code == 0
+    assert [service.api_key for service in services] == ["secret", None]
+
+
+def test_an_open_door_is_pointed_out(run, served, model):
+    assert "warning" in run("serve", model, "--port", 0, "--host", "0.0.0.0").err
+    assert "warning" not in run("serve", model, "--port", 0, "--host", "0.0.0.0", "--api-key", "k").err
+
+
+def test_mistakes(run, served, model, monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ran = run("serve", model, "--port", taken.getsockname()[1])
+        assert ran.code == 2 and "cannot serve at 127.0.0.1" in ran.err and "loading" not in ran.err
+    for arguments, says in (
+        (["--host", "192.0.2.1"], "cannot serve at 192.0.2.1"),
+        (["--max-queue", 3], "--max-inputs"),
+        (["another"], "wanted one MODEL, got 2"),
+        (["--index", "missing"], "is not an index"),
+        (["--port", 70000], "--port"),
+    ):
+        ran = run("serve", model, "--port", 0, *arguments)
+        assert ran.code == 2 and says in ran.err, (arguments, ran.err)
+    monkeypatch.setattr(serve, "installed", lambda name: None)
+    assert "pip install 'twinpass[serve]'" in run("serve", model).err
+    assert not served

@@ -60,4 +60,5 @@ def _knn(queries: Floats, vectors: Floats, k: int) -> tuple[Floats, Rows]:
         k,
         metric=faiss.METRIC_INNER_PRODUCT,
     )
-    return scores, rows.astype(np.int64, copy=False)
+    order = np.lexsort((rows, -scores))  # faiss leaves equals in any order
+    return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)

@@ -1,0 +1,151 @@
+"""Recall@10 against exact search, queries per second, memory and build time of each kind of index.
+
+    python benchmarks/search.py --vectors captions.npy
+    python benchmarks/search.py --data ../shared/data          # encodes the Flickr30k captions first
+
+Some rows are drawn as queries and not indexed, so recall is that of queries the index has never seen. Each kind is
+built and searched in a process of its own. Beside the clock stands the processor's time, which a busy machine does not
+lengthen; with OMP_NUM_THREADS=1 it is the time of one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+KINDS = ("exact", "hnsw", "ivf-pq")
+MODEL = {"name": "benchmark", "fingerprint": "0" * 64}
+
+
+def resident() -> float:
+    """Return the megabytes of this process that are its own, without mapped files."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1e3
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
+    """Return what work returns, seconds by the clock, and seconds of the processor."""
+    wall, processor = time.perf_counter(), time.process_time()
+    found = work()
+    return found, time.perf_counter() - wall, time.process_time() - processor
+
+
+def measure(kind: str, vectors: Path, queries: int, folder: Path) -> dict[str, Any]:
+    """Build an index of one kind and search it."""
+    from twinpass.search.index import Block, Index
+
+    rows = np.load(vectors, mmap_mode="r")
+    held_out, kept = split(len(rows), queries)
+
+    def blocks() -> Iterator[Block]:
+        for at in range(0, len(kept), 4096):
+            some = kept[at : at + 4096]
+            yield Block([str(row) for row in some], rows[some])
+
+    _, wall, processor = timed(lambda: Index.build(folder, blocks(), model=MODEL, kind=kind))
+    asked = np.ascontiguousarray(rows[held_out])
+    before = resident()
+    index = Index.open(folder)
+    index.nearest(asked[:1], 10)  # what is loaded at first use is loaded now
+    memory = resident() - before
+    (scores, _), batch_wall, batch = timed(lambda: index.nearest(asked, 10))
+    some = asked[:200]
+    _, single_wall, single = timed(lambda: [index.nearest(query[None], 10) for query in some])
+    np.save(folder.parent / f"{kind}.npy", scores)
+    segment = index.info()["segments"][0]
+    return {
+        "kind": segment["kind"],
+        "rows": len(kept),
+        "build seconds": [wall, processor],
+        "recall shown at build": segment.get("recall_at_10", 1.0),
+        "effort": segment.get("effort"),
+        "queries per second, together": [len(asked) / batch_wall, len(asked) / batch],
+        "queries per second, one by one": [len(some) / single_wall, len(some) / single],
+        "memory MB": memory,
+        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "disk MB": index.info()["bytes"] / 1e6,
+    }
+
+
+def split(rows: int, queries: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that ask and the rows that are indexed."""
+    order = np.random.default_rng(0).permutation(rows)
+    return np.sort(order[:queries]), np.sort(order[queries:])
+
+
+def encode_captions(data: Path, target: Path) -> None:
+    """Encode the Flickr30k captions with the built-in model."""
+    source = data / "flickr30k_captions.tsv.gz"
+    columns = ",".join(f"cap{number}" for number in range(1, 6))
+    command = [sys.executable, "-m", "twinpass", "encode", "minilm", str(source), "--columns", columns]
+    subprocess.run([*command, "--normalize", "-o", str(target)], check=True)
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| kind | recall@10 | shown at build | queries/s together | one by one | memory MB | disk MB | build s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        together, single = row["queries per second, together"], row["queries per second, one by one"]
+        build = row["build seconds"]
+        lines.append(
+            f"| {row['kind']} | {row['recall']:.3f} | {row['recall shown at build']:.3f} "
+            f"| {together[0]:,.0f} ({together[1]:,.0f}) | {single[0]:,.0f} ({single[1]:,.0f}) "
+            f"| {row['memory MB']:,.0f} | {row['disk MB']:,.0f} | {build[0]:,.0f} ({build[1]:,.0f}) |"
+        )
+    return "\n".join([*lines, "", f"{rows[0]['rows']:,} vectors; in brackets: by the processor's time"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--vectors", type=Path, help="a .npy file of vectors")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # a kind and its folder: what a child does
+    arguments = parser.parse_args()
+    if arguments.one:
+        kind, folder = arguments.one
+        print(json.dumps(measure(kind, arguments.vectors, arguments.queries, Path(folder))))
+        return
+    with tempfile.TemporaryDirectory() as place:
+        vectors = arguments.vectors or Path(place) / "captions.npy"
+        if not arguments.vectors:
+            encode_captions(arguments.data, vectors)
+        rows = []
+        for kind in ["exact", *(kind for kind in arguments.kinds.split(",") if kind != "exact")]:
+            command = [
+                sys.executable,
+                __file__,
+                "--vectors",
+                str(vectors),
+                "--queries",
+                str(arguments.queries),
+            ]
+            done = subprocess.run(
+                [*command, "--one", kind, f"{place}/index-{kind}"], check=True, stdout=subprocess.PIPE
+            )
+            rows.append(json.loads(done.stdout))
+            truth, found = (np.load(f"{place}/{name}.npy") for name in ("exact", kind))
+            rows[-1]["recall"] = float(
+                (found >= truth[:, -1:] - 1e-6).mean()
+            )  # by score: equals count as equal
+    print(json.dumps(rows, indent=2) if arguments.json else table(rows))
+
+
+if __name__ == "__main__":
+    main()

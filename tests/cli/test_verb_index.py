@@ -1,0 +1,132 @@
+"""The verbs index, search, dedupe and cluster on a tiny model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROWS = """text,author,year
+the cat sat on the mat,ann,2019
+a dog,bob,2021
+she said that they could look at it,cy,2022
+the cat sat on the mat,dan,2023
+many people find water and oil,ann,2020
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.csv"
+    path.write_text(ROWS, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def index(run, model: str, table: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "index"
+    ran = run("index", "build", model, table, "-o", folder)
+    assert ran.code == 0 and "5 texts (4 distinct)" in ran.err, ran.err
+    return folder
+
+
+def test_build_and_info(run, model, index):
+    found = json.loads(run("index", "info", index, "--json").out)
+    assert (found["rows"], found["distinct"], found["columns"]) == (5, 4, ["author", "year"])
+    assert found["model"]["name"] == model and len(found["model"]["fingerprint"]) == 64
+    assert found["history"][0]["data"][0]["source"].endswith("rows.csv")
+    assert "searched exactly" in run("index", "info", index).out
+
+
+def test_search_finds_the_text_itself_first(run, index):
+    ran = run("search", index, "a dog", "the cat sat on the mat", "-k", 2, "--json")
+    first, second = json.loads(ran.out)["answers"]
+    assert first["hits"][0] | {"score": 1} == {
+        "id": 1,
+        "text": "a dog",
+        "score": 1,
+        "metadata": {"author": "bob", "year": "2021"},
+    }
+    assert [hit["id"] for hit in second["hits"]] == [0, 3]
+    assert "a dog" in run("search", index, "a dog", "-k", 1).out
+
+
+def test_search_with_conditions(run, index):
+    options = ["--where", "year>=2020", "--where", "author!=dan", "--min-score", "-1", "--json"]
+    hits = json.loads(run("search", index, "a dog", *options).out)["answers"][0]["hits"]
+    assert {hit["id"] for hit in hits} == {1, 2, 4}
+    assert "nothing was found" in run("search", index, "x", "--where", "author=zed").out
+    ran = run("search", index, "a dog", "--where", "autor=ann")
+    assert ran.code == 2 and "Did you mean 'author'" in ran.err
+
+
+def test_queries_of_a_file(run, index, tmp_path):
+    queries = tmp_path / "queries.txt"
+    queries.write_text("a dog\nthe cat sat on the mat\n", encoding="utf-8")
+    lines = run("search", index, "--queries", queries, "-k", 1).out.splitlines()
+    assert [json.loads(line)["hits"][0]["id"] for line in lines] == [1, 0]
+    assert run("search", index, "--queries", queries, "-k", 1, "-o", tmp_path / "answers.jsonl").code == 0
+    assert (tmp_path / "answers.jsonl").read_text().splitlines() == lines
+    assert run("search", index).code == 2 and run("search", index, "x", "--queries", queries).code == 2
+
+
+def test_add_remove_compact(run, index, tmp_path):
+    more = tmp_path / "more.txt"
+    more.write_text("a dog\nsome other words\n", encoding="utf-8")
+    ran = run("index", "add", index, more, "--unique", "--json")
+    assert {key: json.loads(ran.out)[key] for key in ("added", "left_out", "rows")} == {
+        "added": 1,
+        "left_out": 1,
+        "rows": 6,
+    }
+    assert json.loads(run("index", "remove", index, "--where", "author=ann", "--json").out)["removed"] == 2
+    assert json.loads(run("index", "remove", index, "--ids", "5", "--json").out)["rows"] == 3
+    more.write_text("a dog\n", encoding="utf-8")
+    assert json.loads(run("index", "remove", index, "--texts", more, "--json").out)["rows"] == 2
+    assert run("index", "compact", index).code == 0
+    assert "wanted numbers" in run("index", "remove", index, "--ids", "one").err
+    assert "no row with the id 0" in run("index", "remove", index, "--ids", "0").err
+
+
+def test_a_row_of_several_texts_is_several_entries(run, model, tmp_path):
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"sent0": "a dog", "sent1": "a cat", "place": {"page": 3}}\n', encoding="utf-8")
+    assert run("index", "build", model, pairs, "-o", tmp_path / "index").code == 0
+    hits = json.loads(run("search", tmp_path / "index", "a cat", "--json").out)["answers"][0]["hits"]
+    assert [hit["text"] for hit in hits] == ["a cat", "a dog"]
+    assert hits[0]["metadata"] == hits[1]["metadata"] == {"place": {"page": 3}}
+
+
+def test_what_is_refused_before_any_work(run, model, index, table, tmp_path):
+    assert "holds an index already" in run("index", "build", model, table, "-o", index).err
+    assert (
+        "no kind of index" in run("index", "build", model, table, "-o", tmp_path / "b", "--kind", "best").err
+    )
+    assert "is not an index" in run("search", tmp_path, "x").err
+    assert "Missing command" in run("index").err and run("index").code == 2
+    ran = run("search", index, "a dog", "-m", model, "--pooler", "cls")
+    assert ran.code == 2 and f"built with the model {model}" in ran.err
+
+
+def test_dedupe(run, model, index, table, tmp_path):
+    ran = run("dedupe", index, "--threshold", "0.9999", "--json")
+    found = json.loads(ran.out)
+    assert (found["texts"], found["kept"], found["left_out"]) == (5, 4, 1)
+    assert found["groups"][0]["kept"]["id"] == 0 and found["groups"][0]["others"][0]["id"] == 3
+    left = tmp_path / "left.jsonl"
+    assert run("dedupe", model, table, "--threshold", "0.9999", "-o", left).code == 0
+    rows = [json.loads(line) for line in left.read_text().splitlines()]
+    assert [row["id"] for row in rows] == [0, 1, 2, 4] and rows[0]["author"] == "ann"
+    assert run("dedupe", index, "--threshold", "0.9999", "-o", tmp_path / "left.txt").code == 0
+    assert (tmp_path / "left.txt").read_text().splitlines()[1] == "a dog"
+    assert "threshold is 2.0" in run("dedupe", index, "--threshold", "2").err
+
+
+def test_cluster(run, index, tmp_path):
+    ran = run("cluster", index, "-k", 2, "--json", "-o", tmp_path / "clusters.jsonl")
+    found = json.loads(ran.out)
+    assert sum(each["size"] for each in found["clusters"]) == 5
+    rows = [json.loads(line) for line in (tmp_path / "clusters.jsonl").read_text().splitlines()]
+    assert rows[0]["cluster"] == rows[3]["cluster"]  # the same text
+    assert "number of clusters is 6" in run("cluster", index, "-k", 6).err

@@ -1,0 +1,30 @@
+"""The columns of a corpus beside its texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from twinpass.text.corpus import open_corpus
+
+
+def test_other_columns_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("sentence1,sentence2,score,source\na,b,1.5,here\nc,d,2,\n", encoding="utf-8")
+    assert list(open_corpus(path).records()) == [
+        (("a", "b"), {"score": "1.5", "source": "here"}),
+        (("c", "d"), {"score": "2", "source": ""}),
+    ]
+    assert [row.score for row in open_corpus(path)] == [1.5, 2.0]
+
+
+def test_values_keep_their_kind_and_missing_ones_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a", "n": 3, "tags": ["x"]}\n{"text": "b", "n": null}\n', encoding="utf-8")
+    assert list(open_corpus(path).records()) == [(("a",), {"n": 3, "tags": ["x"]}), (("b",), {})]
+
+
+def test_bad_rows_are_left_out_as_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("text\tn\na\t1\n\t2\nb\t3\n", encoding="utf-8")
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert [texts for texts, _ in corpus.records()] == [("a",), ("b",)] and corpus.bad_rows == 1

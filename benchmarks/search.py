@@ -4,7 +4,7 @@
     python benchmarks/search.py --data ../shared/data          # encodes the Flickr30k captions first
 
 Some rows are drawn as queries and not indexed, so recall is that of queries the index has never seen. Each kind is
-built and searched in a process of its own. Beside the clock stands the processor's time, which a busy machine does not
+built and searched in processes of its own. Beside the clock stands the processor's time, which a busy machine does not
 lengthen; with OMP_NUM_THREADS=1 it is the time of one core.
 """
 
@@ -28,7 +28,7 @@ MODEL = {"name": "benchmark", "fingerprint": "0" * 64}
 
 
 def resident() -> float:
-    """Return the megabytes of this process that are its own, without mapped files."""
+    """Return the megabytes of this process that are its own, the index's mapped files left out."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1e3
 
@@ -40,20 +40,39 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
     return found, time.perf_counter() - wall, time.process_time() - processor
 
 
-def measure(kind: str, vectors: Path, queries: int, folder: Path) -> dict[str, Any]:
-    """Build an index of one kind and search it."""
+def build(kind: str, vectors: Path, queries: int, folder: Path) -> dict[str, Any]:
+    """Build an index of one kind."""
     from twinpass.search.index import Block, Index
 
     rows = np.load(vectors, mmap_mode="r")
-    held_out, kept = split(len(rows), queries)
+    _, kept = split(len(rows), queries)
 
     def blocks() -> Iterator[Block]:
         for at in range(0, len(kept), 4096):
             some = kept[at : at + 4096]
             yield Block([str(row) for row in some], rows[some])
 
-    _, wall, processor = timed(lambda: Index.build(folder, blocks(), model=MODEL, kind=kind))
-    asked = np.ascontiguousarray(rows[held_out])
+    index, wall, processor = timed(lambda: Index.build(folder, blocks(), model=MODEL, kind=kind))
+    segment = index.info()["segments"][0]
+    return {
+        "kind": segment["kind"],
+        "rows": len(kept),
+        "build seconds": [wall, processor],
+        "build peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
+        "recall shown at build": segment.get("recall_at_10", 1.0),
+        "effort": segment.get("effort"),
+        "disk MB": index.info()["bytes"] / 1e6,
+    }
+
+
+def search(kind: str, vectors: Path, queries: int, folder: Path) -> dict[str, Any]:
+    """Search an index in a process that has not built it, so that the memory is the search's own."""
+    import faiss  # noqa: F401 - loaded before memory is measured
+
+    from twinpass.search.index import Index
+
+    rows = np.load(vectors, mmap_mode="r")
+    asked = np.ascontiguousarray(rows[split(len(rows), queries)[0]])
     before = resident()
     index = Index.open(folder)
     index.nearest(asked[:1], 10)  # what is loaded at first use is loaded now
@@ -62,18 +81,10 @@ def measure(kind: str, vectors: Path, queries: int, folder: Path) -> dict[str, A
     some = asked[:200]
     _, single_wall, single = timed(lambda: [index.nearest(query[None], 10) for query in some])
     np.save(folder.parent / f"{kind}.npy", scores)
-    segment = index.info()["segments"][0]
     return {
-        "kind": segment["kind"],
-        "rows": len(kept),
-        "build seconds": [wall, processor],
-        "recall shown at build": segment.get("recall_at_10", 1.0),
-        "effort": segment.get("effort"),
         "queries per second, together": [len(asked) / batch_wall, len(asked) / batch],
         "queries per second, one by one": [len(some) / single_wall, len(some) / single],
         "memory MB": memory,
-        "peak MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
-        "disk MB": index.info()["bytes"] / 1e6,
     }
 
 
@@ -116,34 +127,28 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)  # a kind and its folder: what a child does
+    # What a child does: build or search, the kind, the folder.
+    parser.add_argument("--step", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.one:
-        kind, folder = arguments.one
-        print(json.dumps(measure(kind, arguments.vectors, arguments.queries, Path(folder))))
+    if arguments.step:
+        step, kind, folder = arguments.step
+        work = {"build": build, "search": search}[step]
+        print(json.dumps(work(kind, arguments.vectors, arguments.queries, Path(folder))))
         return
     with tempfile.TemporaryDirectory() as place:
         vectors = arguments.vectors or Path(place) / "captions.npy"
         if not arguments.vectors:
             encode_captions(arguments.data, vectors)
-        rows = []
+        rows: list[dict[str, Any]] = []
         for kind in ["exact", *(kind for kind in arguments.kinds.split(",") if kind != "exact")]:
-            command = [
-                sys.executable,
-                __file__,
-                "--vectors",
-                str(vectors),
-                "--queries",
-                str(arguments.queries),
-            ]
-            done = subprocess.run(
-                [*command, "--one", kind, f"{place}/index-{kind}"], check=True, stdout=subprocess.PIPE
-            )
-            rows.append(json.loads(done.stdout))
+            rows.append({})
+            for step in ("build", "search"):
+                child = [sys.executable, __file__, "--vectors", str(vectors)]
+                child += ["--queries", str(arguments.queries), "--step", step, kind, f"{place}/index-{kind}"]
+                rows[-1] |= json.loads(subprocess.run(child, check=True, stdout=subprocess.PIPE).stdout)
             truth, found = (np.load(f"{place}/{name}.npy") for name in ("exact", kind))
-            rows[-1]["recall"] = float(
-                (found >= truth[:, -1:] - 1e-6).mean()
-            )  # by score: equals count as equal
+            # By score, so that equals count as equal.
+            rows[-1]["recall"] = float((found >= truth[:, -1:] - 1e-6).mean())
     print(json.dumps(rows, indent=2) if arguments.json else table(rows))
 
 

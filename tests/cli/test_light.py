@@ -13,7 +13,7 @@ from twinpass.cli.main import VERBS
 
 HEAVY = ("torch", "transformers", "numpy", "scipy", "pyarrow", "faiss", "matplotlib", "accelerate", "rich")
 REPORT = f"print('LOADED', *sorted(set({HEAVY!r}) & set(sys.modules)), file=sys.stderr)"
-GROUPS = {"index": ["build", "add", "remove", "compact", "info"]}  # verbs with verbs of their own
+GROUPS = {"index": ["build", "load", "add", "remove", "compact", "info"]}  # verbs with verbs of their own
 COMMAND = "from twinpass.cli.main import main\ntry: main({arguments!r})\nexcept SystemExit: pass\n"
 
 

@@ -19,8 +19,8 @@ from twinpass.search.exact import Floats, Rows, top
 AUTO, EXACT, HNSW, IVF_PQ = "auto", "exact", "hnsw", "ivf-pq"
 KINDS = (AUTO, EXACT, HNSW, IVF_PQ)  # in the order of the sizes they are for
 
-# Of 384 dimensions on one core, an exact search of 200,000 takes some 25 ms a query and nothing to build; a graph, which
-# takes minutes and answers in half a millisecond, earns that beyond. Beyond two million it wants gigabytes of memory.
+# Of 384 dimensions on one core, an exact search of 200,000 takes some 25 ms a query and nothing to build; a graph,
+# which takes minutes and answers in half a millisecond, earns that beyond. Beyond two million it wants gigabytes.
 HNSW_FROM = 200_000
 IVF_PQ_FROM = 2_000_000
 LEAST = {EXACT: 0, HNSW: 1_000, IVF_PQ: 10_000}  # fewer teach faiss nothing: 256 codes want 39 examples each

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 SAID_ELSEWHERE = ("output", "data", "device")  # fields of a run that do not shape its weights, or by content
 
+SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale
 RESAMPLES = 100  # intervals over seeds say more here than those over pairs
 
 
@@ -204,7 +205,7 @@ class Lab:
         with self.store.locked(key):
             if not self.store.is_finished(key):
                 run = self._baseline_run(subject, seed, start, folder)
-                result = train_baseline(run, on_event=self.on_event, overwrite=True)
+                result = train_baseline(run, evaluate=self.dev, on_event=self.on_event, overwrite=True)
                 facts = {"run": describe(run), "result": describe_result(result)}
                 self.store.finish(key, provenance(options=facts))
         return folder
@@ -228,6 +229,8 @@ class Lab:
         changes: dict[str, Any] = {"steps": max(2, seen // run.filled().batch_size)}
         if run.baseline == "infersent":
             changes["width"] = self.scale.word_vectors_width
+        if run.baseline == "declutr":  # its own spans of 512 want documents of 2,048 tokens
+            changes["max_tokens"] = SPAN
         return dataclasses.replace(run, **changes)
 
     def _start(self, subject: Subject, seed: int) -> Path:

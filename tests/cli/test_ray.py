@@ -103,7 +103,7 @@ def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source,
         stderr=subprocess.PIPE,
     )
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 900
         while process.poll() is None and not (work / "_finished.jsonl").exists():
             assert time.monotonic() < deadline, "no shard was finished"
             time.sleep(0.02)

@@ -166,10 +166,11 @@ def _cluster(ray: Any, address: str | None, *, workers: int | None) -> Iterator[
             ray.init(address="local", num_cpus=workers or os.cpu_count(), **own, **quiet)
         else:
             ray.init(address=address, **quiet)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ConfigError(
-            f"cannot reach a Ray cluster at {address or 'this machine'}: {error}. Start one with: ray start --head"
-        ) from error
+    except Exception as error:  # Ray raises this very class where it waited in vain
+        ray.shutdown()
+        advice = "Try again when it is less busy" if address is None else "Start one with: ray start --head"
+        where = "start Ray on this machine" if address is None else f"reach a Ray cluster at {address}"
+        raise ConfigError(f"cannot {where}: {str(error).rstrip('.')}. {advice}.") from error
     try:
         yield
     finally:

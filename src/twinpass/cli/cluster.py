@@ -82,8 +82,8 @@ def _write(index: Index, found: Clustering, output: Path) -> None:
             rows = slice(start, start + BLOCK)
             entries = index.entries(found.ids[rows])
             for entry, label, cosine in zip(entries, found.labels[rows], found.cosines[rows], strict=True):
-                line = {"id": entry.id, "cluster": int(label), "cosine": round(float(cosine), 6)}
-                line |= {"text": entry.text, "metadata": entry.metadata}
+                place = {"id": entry.id, "cluster": int(label), "cosine": round(float(cosine), 6)}
+                line = {**place, "text": entry.text, "metadata": entry.metadata}
                 stream.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 

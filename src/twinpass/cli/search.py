@@ -62,6 +62,7 @@ def search(
     if output is not None:
         check_writable(output)
     index = place.open(folder)
+    _check_conditions(where, index)
     texts = iter(queries or ()) if source is None else data.open(source).texts()
     encoder = load_model_of(index, chosen, console)
     options = {"k": k, "min_score": min_score, "where": where or []}
@@ -74,6 +75,16 @@ def search(
         return
     answers = list(found)
     console.result(facts | {"answers": answers}, human=_lines(answers) if source else _tables(answers))
+
+
+def _check_conditions(where: list[str] | None, index: AnyIndex) -> None:
+    """Refuse a condition that cannot hold before the model is loaded."""
+    from twinpass.search.index import Index
+    from twinpass.search.where import check_columns, parse
+
+    conditions = parse(where)
+    if isinstance(index, Index):
+        check_columns(conditions, index.columns)
 
 
 def _answers(

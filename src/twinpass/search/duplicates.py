@@ -69,7 +69,8 @@ def _settle_block(rows: Kept, near: Floats, kept: Kept, cosines: Floats, least: 
             free = place + 1 + np.flatnonzero(kept[rows[place + 1 :]] == rows[place + 1 :])
             taken = free[near[place, free] >= least]
             kept[rows[taken]], cosines[rows[taken]] = row, near[place, taken]
-    return rows[kept[rows] == rows]
+    leaders: Kept = rows[kept[rows] == rows]
+    return leaders
 
 
 def _follow(later: Kept, near: Floats, leaders: Kept, kept: Kept, cosines: Floats, least: float) -> None:

@@ -9,7 +9,7 @@ import random
 
 import numpy as np
 import pytest
-from tests.evaluation.makedata import WORDS, write_task
+from twinpass.recipes.made_up_tasks import WORDS, write_task
 
 from twinpass.evaluation.tasks import TASKS
 

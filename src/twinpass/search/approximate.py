@@ -19,8 +19,9 @@ from twinpass.search.exact import Floats, Rows, top
 AUTO, EXACT, HNSW, IVF_PQ = "auto", "exact", "hnsw", "ivf-pq"
 KINDS = (AUTO, EXACT, HNSW, IVF_PQ)  # in the order of the sizes they are for
 
-# Of 384 dimensions on one core, an exact search of 200,000 takes some 25 ms a query and nothing to build; a graph,
-# which takes minutes and answers in half a millisecond, earns that beyond. Beyond two million it wants gigabytes.
+# Of 384 dimensions on one core, an exact search of 40,000 takes 4.6 ms a query, so 200,000 take some 23 ms, and nothing
+# is to be built; a graph answers in 0.4 ms and takes a minute to build at that size (benchmarks/search.py). Beyond two
+# million its half-precision vectors and links want 2 GB of memory, and codes a twentieth of that.
 HNSW_FROM = 200_000
 IVF_PQ_FROM = 2_000_000
 LEAST = {EXACT: 0, HNSW: 1_000, IVF_PQ: 10_000}  # fewer teach faiss nothing: 256 codes want 39 examples each

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -13,7 +14,7 @@ from twinpass.cli.encode import _metadata
 from twinpass.cli.job import Job, read_texts
 from twinpass.cli.ray_pool import Recipe, ShardEncoder, found_anywhere
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import ModelError, OutputError
+from twinpass.errors import OutputError
 from twinpass.provenance import provenance
 
 TEXTS = [f"word {n}" for n in range(7)]
@@ -114,33 +115,33 @@ def recipe(model: str) -> Recipe:
     return Recipe(model, {"device": "cpu", "precision": "fp32", "runtime": "torch"}, True, _metadata(facts))
 
 
+def asked(number: int, texts: Path, vectors: Path) -> dict[str, np.ndarray]:
+    """A batch as Ray Data hands it to an actor."""
+    return {"shard": np.array([number]), "texts": np.array([str(texts)]), "vectors": np.array([str(vectors)])}
+
+
 def test_a_worker_makes_the_librarys_vectors(tmp_path, model):
     begun = job(tmp_path)
     begun.begin()
     begun.write_texts(["a dog", "a dog", "the cat", *TEXTS[3:]])
     worker = ShardEncoder(recipe(model))
     shard = begun.shards[0]
-    made = worker(
-        {
-            "shard": np.array([0]),
-            "texts": np.array([str(shard.texts)]),
-            "vectors": np.array([str(shard.vectors)]),
-        }
-    )
-    assert {name: value.tolist() for name, value in made.items()} == {
-        "shard": [0], "rows": [3], "distinct": [2], "truncated": [0]
-    }  # fmt: skip
+    made = worker(asked(0, shard.texts, shard.vectors))
+    assert list(map(json.loads, made["made"])) == [{"shard": 0, "rows": 3, "distinct": 2, "truncated": 0}]
     table = pq.read_table(shard.vectors)
     wanted = Encoder.load(model, device="cpu").encode(["a dog", "a dog", "the cat"], normalize=True)
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), wanted, atol=1e-6)
     assert table.schema.metadata[b"data_fingerprint"] == b"0" * 64
 
 
-def test_a_worker_with_another_model_of_the_same_name_stops(model):
+def test_a_worker_tells_what_the_user_can_mend(tmp_path, model):
     told = recipe(model)
+    pq.write_table(pa.table({"text": ["a dog"]}), tmp_path / "t.parquet")
+    missing = ShardEncoder(told)(asked(0, tmp_path / "t.parquet", tmp_path / "no" / "v.parquet"))
+    assert "there is no folder" in json.loads(missing["made"][0])["refusal"]
     told.metadata["model_fingerprint"] = "f" * 64
-    with pytest.raises(ModelError, match=r"not ffffffffffff\. Put the same files on every machine"):
-        ShardEncoder(told)({})
+    other = ShardEncoder(told)(asked(0, tmp_path / "t.parquet", tmp_path / "v.parquet"))
+    assert "not ffffffffffff. Put the same files on every machine." in json.loads(other["made"][0])["refusal"]
 
 
 def test_a_folder_is_named_so_that_workers_find_it(tmp_path, monkeypatch):

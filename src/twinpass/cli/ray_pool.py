@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +15,6 @@ from twinpass.cli.job import Job, Shard, read_texts
 from twinpass.errors import ConfigError, MissingExtra, ModelError, UserError
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from twinpass.encoder.encoder import Encoder
@@ -59,18 +59,23 @@ class ShardEncoder:
         self._refusal: UserError | None = None
         try:
             self._encoder = _load(recipe)
-        except UserError as error:  # of an actor that never lived Ray tells only a text, so the error is kept
+        except UserError as error:  # told with the first shard
             self._refusal = error
 
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, NDArray[np.int64]]:
-        """Encode the shards of a batch and return, per shard, its number and what was counted."""
-        import numpy as np
-
-        if self._refusal is not None:
-            raise self._refusal
+    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[str]]:
+        """Encode the shards of a batch and return, as JSON, what was counted in each, or why it was refused."""
         places = zip(batch["shard"], batch["texts"], batch["vectors"], strict=True)
-        made = [self.encode(int(shard), Path(str(texts)), Path(str(to))) for shard, texts, to in places]
-        return {name: np.array([one[name] for one in made], dtype=np.int64) for name in made[0]}
+        made = [self._answer(int(shard), Path(str(texts)), Path(str(to))) for shard, texts, to in places]
+        return {"made": [json.dumps(one) for one in made]}
+
+    def _answer(self, number: int, source: Path, target: Path) -> dict[str, Any]:
+        """Return a mistake of the user's as an answer: raised, Ray would bury it in tracebacks of its own."""
+        try:
+            if self._refusal is not None:
+                raise self._refusal
+            return self.encode(number, source, target)
+        except UserError as error:
+            return {"refusal": str(error)}
 
     def encode(self, number: int, source: Path, target: Path) -> dict[str, int]:
         """Encode one file of texts; the file of vectors appears whole or not at all."""
@@ -116,9 +121,11 @@ def encode_shards(
     left = job.left()
     if not left:
         return
-    with _cluster(ray, address, workers=workers), _explained(ray):
+    with _cluster(ray, address, workers=workers):
         for row in _dataset(ray, left, recipe, workers=workers).iter_rows():
-            made = {name: int(value) for name, value in row.items()}
+            made = json.loads(row["made"])
+            if "refusal" in made:
+                raise UserError(made["refusal"])
             job.note(made)
             yield made
 
@@ -188,15 +195,3 @@ def find_ray() -> Any:
         raise MissingExtra("--engine ray", "ray") from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray
-
-
-@contextlib.contextmanager
-def _explained(ray: Any) -> Iterator[None]:
-    """Let a mistake that a worker met be told as the worker would have told it."""
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, UserError):
-            raise type(cause)(*cause.args) from error
-        raise

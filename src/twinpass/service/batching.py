@@ -21,6 +21,7 @@ from twinpass.service.metrics import Metrics
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
 Forward = Callable[[Sequence[Sequence[int]]], Vectors]  # rows of token ids -> (n, dimensions)
+PATIENCE = 0.3  # of the time that the last batch took
 
 
 @dataclass(eq=False)
@@ -51,6 +52,7 @@ class Batcher:
         self._line: deque[Ticket] = deque()
         self._jobs: dict[Ids, Job] = {}  # waiting or being encoded
         self._some = asyncio.Event()
+        self._last_requests, self._last_seconds = 1, 0.0
 
     async def encode(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Return a vector for each row; if the caller is cancelled, what has not begun is dropped."""
@@ -64,9 +66,19 @@ class Batcher:
         """Encode batch after batch, until cancelled."""
         while True:
             await self._some.wait()
-            await asyncio.sleep(0)  # whoever is at the door already comes in before the batch leaves
+            await self._gather()
             if jobs := self._take():
                 await self._carry_out(jobs)
+
+    async def _gather(self) -> None:
+        """Wait a little, until as many requests stand in line as shared the last batch.
+
+        Those that were answered just now are about to ask again, one after another; a batch that left with the first of
+        them would be a small one. Who is alone never waits.
+        """
+        until = time.perf_counter() + PATIENCE * self._last_seconds
+        while len(self._line) < self._last_requests and time.perf_counter() < until:
+            await asyncio.sleep(0.001)
 
     def close(self) -> None:
         """Let the thread end with what it is doing."""
@@ -125,7 +137,9 @@ class Batcher:
             for job in jobs:
                 self._fail(job, error)
             return
-        self.metrics.encoding.add(time.perf_counter() - begun)
+        self._last_seconds = time.perf_counter() - begun
+        self._last_requests = len({ticket for job in jobs for ticket in job.wanted})
+        self.metrics.encoding.add(self._last_seconds)
         self.metrics.batches.observe(len(jobs))
         self.metrics.tokens.add(sum(len(job.ids) for job in jobs))
         for job, vector in zip(jobs, vectors, strict=True):

@@ -101,7 +101,7 @@ def check_model(service: Service, name: str | None) -> None:
 
 def check_dimensions(service: Service, dimensions: int | None) -> None:
     """Refuse more numbers than the model gives."""
-    most = service.encoder.dimensions
+    most = service.dimensions
     if dimensions is not None and dimensions > most:
         message = f"dimensions: wanted {dimensions}, but the model's vectors have {most}."
         raise Refusal(400, message, param="dimensions", code="invalid_value")
@@ -148,7 +148,7 @@ def _model(service: Service) -> dict[str, Any]:
         "object": "model",
         "created": service.started,
         "owned_by": "twinpass",
-        "dimensions": service.encoder.dimensions,
+        "dimensions": service.dimensions,
         "max_tokens": service.encoder.max_tokens,
         "fingerprint": service.fingerprint,
     }

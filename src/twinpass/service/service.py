@@ -47,7 +47,7 @@ class Service:
         self.limits = limits or Limits()
         self.name = names[0] if names else _short(encoder.name)
         self.names = {*names, self.name, encoder.name, ANY_MODEL}
-        self.fingerprint = encoder.fingerprint
+        self.fingerprint, self.dimensions = encoder.fingerprint, encoder.dimensions
         self.vocabulary = int(encoder.model.transformer.get_input_embeddings().num_embeddings)  # type: ignore[operator]
         self.started = int(time.time())
         self.metrics = Metrics()

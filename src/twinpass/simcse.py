@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -154,7 +155,8 @@ class SimCSE:
     def save_index(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Keep the index in a folder, which the command line and `Index.open` read too."""
         index, encoder = self._built(), self.encoder
-        entry = {"name": encoder.name, "fingerprint": encoder.fingerprint, "pooler": encoder.pooler}
+        name = str(Path(encoder.name).resolve()) if Path(encoder.name).is_dir() else encoder.name
+        entry = {"name": name, "fingerprint": encoder.fingerprint, "pooler": encoder.pooler}
         Index.build(folder, [Block(index["sentences"], index["index"])], model=entry, overwrite=overwrite)
 
     def load_index(self, folder: str | os.PathLike[str]) -> None:

@@ -130,3 +130,23 @@ def test_cluster(run, index, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "clusters.jsonl").read_text().splitlines()]
     assert rows[0]["cluster"] == rows[3]["cluster"]  # the same text
     assert "number of clusters is 6" in run("cluster", index, "-k", 6).err
+
+
+def test_a_model_beside_an_index_that_needs_none_is_refused(run, model, index):
+    for arguments in ([model, index], [index, "-m", model]):
+        for ran in (run("dedupe", *arguments), run("cluster", *arguments, "-k", 2)):
+            assert ran.code == 2 and "leave the model out" in ran.err
+
+
+def test_numbers_beyond_what_a_library_counts_to(run, index):
+    ran = run("index", "remove", index, "--ids", 10**30)
+    assert ran.code == 2 and f"no row with the id {10**30}" in ran.err
+    assert run("cluster", index, "-k", 2, "--seed", 10**12).code == 0
+
+
+def test_metadata_that_is_no_number_is_null_in_files_too(run, model, tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a dog", "x": NaN}\n', encoding="utf-8")
+    for verb in (["dedupe"], ["cluster", "-k", 1]):
+        assert run(*verb, model, tmp_path / "rows.jsonl", "-o", tmp_path / "out.jsonl").code == 0
+        written = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
+        assert '"x": null' in written and "NaN" not in written

@@ -12,6 +12,7 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
 from twinpass.cli.indexing import index_of
 from twinpass.cli.model import ModelOptions
+from twinpass.cli.plain import plain
 from twinpass.files import check_writable, writing
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _write(index: Index, found: Clustering, output: Path) -> None:
             for entry, label, cosine in zip(entries, found.labels[rows], found.cosines[rows], strict=True):
                 place = {"id": entry.id, "cluster": int(label), "cosine": round(float(cosine), 6)}
                 line = {**place, "text": entry.text, "metadata": entry.metadata}
-                stream.write(json.dumps(line, ensure_ascii=False) + "\n")
+                stream.write(json.dumps(plain(line), ensure_ascii=False) + "\n")
 
 
 def _table(found: dict[str, Any]) -> RenderableType:

@@ -14,6 +14,7 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
 from twinpass.cli.indexing import index_of
 from twinpass.cli.model import ModelOptions
+from twinpass.cli.plain import plain
 from twinpass.errors import OutputError
 from twinpass.files import check_writable, writing
 
@@ -96,7 +97,7 @@ def _write(index: Index, groups: list[Group], output: Path) -> None:
         for entry in _entries(index, [each for each in index.ids().tolist() if each not in gone]):
             if output.suffix == ".jsonl":
                 kept = {"id": entry.id, **entry.metadata, "text": entry.text}
-                stream.write(json.dumps(kept, ensure_ascii=False) + "\n")
+                stream.write(json.dumps(plain(kept), ensure_ascii=False) + "\n")
             else:
                 stream.write(" ".join(entry.text.splitlines()) + "\n")  # one text a line
 

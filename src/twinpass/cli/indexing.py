@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from twinpass.cli.console import Console
 from twinpass.cli.data import DataOptions
 from twinpass.cli.model import ModelOptions
+from twinpass.errors import ConfigError
 
 if TYPE_CHECKING:
     from twinpass.cli.engine import AnyIndex
@@ -72,7 +73,9 @@ def index_of(names: list[str], chosen: ModelOptions, data: DataOptions, console:
     from twinpass.cli.model import exactly
     from twinpass.search.index import Index
 
-    if len(names) == 1 and is_index(names[0]):
+    if is_index(names[-1]):
+        if len(names) > 1 or chosen.model is not None:
+            raise ConfigError(f"{names[-1]} is an index and has its vectors already: leave the model out.")
         yield Index.open(names[0])
         return
     name, rest = chosen.named(names, least=1)

@@ -60,7 +60,7 @@ def _centres(index: Index, ids: NDArray[np.int64], k: int, seed: int) -> Floats:
         niter=ROUNDS,
         nredo=ATTEMPTS,
         spherical=True,
-        seed=seed + 1,
+        seed=1 + seed % (2**31 - 1),  # faiss holds it in 31 bits
         min_points_per_centroid=1,
         max_points_per_centroid=EXAMPLES,
     )

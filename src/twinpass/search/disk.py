@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,8 @@ from twinpass.errors import OutputError
 from twinpass.files import explaining
 
 LOCK = "lock"
-OURS = ("segment-", "removed-", ".index.json.")  # how names begin that only a writer makes
+# Names that a writer gives, and no others: what bears one is deleted when the index does not name it.
+OURS = re.compile(r"segment-\d{6,}|removed-\d{6,}\.npy|\.index\.json\..+")
 
 
 @contextlib.contextmanager
@@ -42,7 +44,7 @@ def _is_still(path: Path, handle: int) -> bool:
 def sweep(folder: Path, keep: set[str]) -> None:
     """Delete what a writer that was stopped left behind, and what the index no longer names."""
     for path in folder.iterdir():
-        if path.name.startswith(OURS) and path.name not in keep:
+        if OURS.fullmatch(path.name) and path.name not in keep:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)  # a reader may hold a file open where that forbids it
             else:
@@ -55,7 +57,7 @@ def strangers(folder: Path, known: set[str]) -> list[str]:
     return sorted(
         path.name
         for path in folder.iterdir()
-        if path.name not in known | {LOCK} and not path.name.startswith(OURS)
+        if path.name not in known | {LOCK} and not OURS.fullmatch(path.name)
     )
 
 

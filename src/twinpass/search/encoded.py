@@ -25,9 +25,9 @@ class Encoded:
         self._files = [_open(path) for path in found]
         if not self._files:
             raise InputError(f"{self.source} holds no parquet file. {WANTED}.")
-        self._notes = _notes(self._files[0])
+        self._notes = _notes(found[0], self._files[0])
         for path, file in zip(found, self._files, strict=True):
-            if _notes(file) != self._notes:
+            if _notes(path, file) != self._notes:
                 raise InputError(f"{path} and {found[0]} come from different models or data. {WANTED}.")
         self._check_whole()
 
@@ -76,14 +76,14 @@ def _open(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path)
     except pa.ArrowInvalid as error:
-        raise InputError(f"{path} is no parquet file: {error}. {WANTED}.") from error
+        raise InputError(f"{path} is no parquet file: {str(error).rstrip('.')}. {WANTED}.") from error
 
 
-def _notes(file: Any) -> dict[str, str]:
+def _notes(path: Path, file: Any) -> dict[str, str]:
     schema = file.schema_arrow
     notes = {
         key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if key[:5] != b"ARROW"
     }
     if "model_fingerprint" not in notes or not {"text", "vector"} <= {*schema.names}:
-        raise InputError(f"the parquet file has no texts with vectors of a known model. {WANTED}.")
+        raise InputError(f"{path} has no texts with vectors of a known model. {WANTED}.")
     return notes

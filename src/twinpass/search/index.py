@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twinpass.errors import ConfigError, InputError, ModelError
+from twinpass.errors import ConfigError, InputError
 from twinpass.search import writing
 from twinpass.search.exact import Floats
-from twinpass.search.manifest import read_manifest
+from twinpass.search.manifest import check_model, read_manifest
 from twinpass.search.numbered import ids_of_texts
 from twinpass.search.segment import Block, Ids, check_vectors
 from twinpass.search.snapshot import Snapshot, open_snapshot
@@ -78,7 +78,7 @@ class Index:
         self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None
     ) -> Written:
         """Add a stream of blocks, all or nothing; return how many rows were added and left out."""
-        written = writing.add(self.folder, blocks, unique=unique, facts=facts)
+        written = writing.add(self.folder, blocks, model=self.model, unique=unique, facts=facts)
         self.refresh()
         return written
 
@@ -132,12 +132,7 @@ class Index:
 
     def check_model(self, *, name: str, fingerprint: str) -> None:
         """Refuse a model other than the one that made the vectors."""
-        ours = self.model
-        if fingerprint != ours["fingerprint"]:
-            raise ModelError(
-                f"{self.folder} was built with the model {ours['name']} ({ours['fingerprint'][:12]}), not with {name} "
-                f"({fingerprint[:12]}); their vectors cannot be compared. Use that model, or build the index again."
-            )
+        check_model(self.folder, self.model, name=name, fingerprint=fingerprint)
 
     def __len__(self) -> int:
         return self._snapshot.manifest.rows - self._snapshot.manifest.removed_rows

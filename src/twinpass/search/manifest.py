@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from twinpass.errors import InputError
+from twinpass.errors import InputError, ModelError
 from twinpass.files import write_json
 from twinpass.search.disk import sync
 
@@ -83,8 +83,21 @@ def read_manifest(folder: Path) -> Manifest:
                 f"{path}: format {document['format']!r} is not {FORMAT}; it needs another version of twinpass."
             )
         return _parse(document)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
+    except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"cannot read {path}: {error}. The index is damaged; build it again.") from error
+
+
+def check_model(index: object, built: Mapping[str, Any], *, name: str, fingerprint: str) -> None:
+    """Refuse a model other than the one that an index was built with."""
+    if fingerprint == built["fingerprint"]:
+        return
+    ours = f"{built['name']} ({built['fingerprint'][:12]})"
+    raise ModelError(
+        f"{index} was built with the model {ours}, not with {name} ({fingerprint[:12]}); their vectors cannot be "
+        "compared. Use that model, with the same pooler and limit of tokens, or build the index again."
+    )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

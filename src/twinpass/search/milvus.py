@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from twinpass.errors import ConfigError, InputError, ModelError, OutputError
+from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.search.exact import Floats
 from twinpass.search.index import Hit
-from twinpass.search.manifest import Manifest, Part
+from twinpass.search.manifest import Manifest, Part, check_model
 from twinpass.search.milvus_client import ANSWERING, Address, check_ready
 from twinpass.search.milvus_filters import expression
 from twinpass.search.milvus_rows import RowWriter
@@ -86,6 +86,9 @@ class MilvusIndex:
         store = self._store
         with store.explained():
             state = _existing(store)
+            check_model(
+                store.address, state.manifest.model, **_identity(self.model)
+            )  # it may be another by now
             if not state.pending:
                 state = State(replace(state.manifest, generation=state.manifest.generation + 1), pending=True)
                 store.put(state)
@@ -168,12 +171,7 @@ class MilvusIndex:
 
     def check_model(self, *, name: str, fingerprint: str) -> None:
         """Refuse a model other than the one that made the vectors."""
-        ours = self.model
-        if fingerprint != ours["fingerprint"]:
-            raise ModelError(
-                f"{self.address} was built with the model {ours['name']} ({ours['fingerprint'][:12]}), not with {name} "
-                f"({fingerprint[:12]}); their vectors cannot be compared. Use that model, or build the index again."
-            )
+        check_model(self.address, self.model, name=name, fingerprint=fingerprint)
 
     def __len__(self) -> int:
         answer = self._store.client.query(
@@ -277,6 +275,10 @@ def _existing(store: Store) -> State:
         )
     store.load(state.rows)
     return state
+
+
+def _identity(model: Mapping[str, Any]) -> dict[str, str]:
+    return {"name": model["name"], "fingerprint": model["fingerprint"]}
 
 
 def _hit(found: Mapping[str, Any]) -> Hit:

@@ -30,13 +30,19 @@ class Seen:
     def fresh(self, digests: Digests) -> list[int]:
         """Return the places of the digests that are met for the first time."""
         places = []
-        for place, (digest, old) in enumerate(
-            zip(digests.tolist(), np.isin(digests, self._known), strict=True)
-        ):
+        for place, (digest, old) in enumerate(zip(digests.tolist(), self._is_known(digests), strict=True)):
             if not old and digest not in self._new:
                 self._new.add(digest)
                 places.append(place)
         return places
+
+    def _is_known(self, digests: Digests) -> list[bool]:
+        """Look each up: `np.isin` would sort all that are known again for every block."""
+        if not len(self._known):
+            return [False] * len(digests)
+        places = np.minimum(np.searchsorted(self._known, digests), len(self._known) - 1)
+        found: list[bool] = (self._known[places] == digests).tolist()
+        return found
 
 
 def numbered(blocks: Iterable[Block], seen: Seen | None = None) -> Iterator[Numbered]:

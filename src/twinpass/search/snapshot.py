@@ -55,7 +55,10 @@ class Snapshot:
 
     def rows_of(self, ids: Sequence[int] | Ids) -> Rows:
         """Return the rows that have these ids, or say which is not there."""
-        wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+        try:
+            wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
+        except OverflowError:
+            raise InputError(f"{self.folder} has no row with the id {max(ids, key=abs)}.") from None
         rows = np.searchsorted(self.ids, wanted)
         found = rows < len(self.ids)
         found[found] = (self.ids[rows[found]] == wanted[found]) & self.alive[rows[found]]
@@ -96,18 +99,23 @@ class Snapshot:
         vectors = self.segments[place].vectors
         if allowed is not None and allowed.all():
             allowed = None
-        if self.manifest.parts[place].kind == EXACT:
+        few = allowed is not None and allowed.sum() < min(HNSW_FROM, len(allowed) // 2)
+        engine = None if few or self.manifest.parts[place].kind == EXACT else self._engine(place)
+        if engine is None:
             return top(queries, vectors, k=k, chosen=None if allowed is None else np.flatnonzero(allowed))
-        if allowed is not None and allowed.sum() < min(HNSW_FROM, len(allowed) // 2):
-            return top(queries, vectors, k=k, chosen=np.flatnonzero(allowed))
-        return self._engine(place).top(queries, k=k, allowed=allowed)
+        return engine.top(queries, k=k, allowed=allowed)
 
-    def _engine(self, place: int) -> Approximate:
+    def _engine(self, place: int) -> Approximate | None:
+        """Read what an approximate search needs; None if a writer took it away, while we hold the vectors open."""
         if place not in self._engines:
             part, segment = self.manifest.parts[place], self.segments[place]
-            self._engines[place] = load(
-                segment.folder / ENGINE, part.kind, segment.vectors, int(part.quality["effort"])
-            )
+            path = segment.folder / ENGINE
+            if not path.exists():
+                return None
+            try:
+                self._engines[place] = load(path, part.kind, segment.vectors, int(part.quality["effort"]))
+            except RuntimeError as error:  # of faiss, with a page about its own source
+                raise InputError(f"{path} is damaged. Build the index again.") from error
         return self._engines[place]
 
 
@@ -119,4 +127,6 @@ def open_snapshot(folder: Path) -> Snapshot:
             return Snapshot(folder, manifest)
         except FileNotFoundError as error:
             missing = error
+        except (ValueError, EOFError) as error:  # a file that is shorter than it was, or has other bytes
+            raise InputError(f"{folder} is damaged: {error}. Build it again.") from error
     raise InputError(f"{folder} is damaged: {missing.filename or missing} is missing. Build it again.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -17,7 +18,7 @@ from twinpass.registry import suggest
 from twinpass.search.approximate import EXACT, KINDS, kind_for, make
 from twinpass.search.disk import LOCK, locked, strangers, sweep, sync, sync_all
 from twinpass.search.joining import first_to_join
-from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, write_manifest
+from twinpass.search.manifest import FILE, Manifest, Part, check_model, read_manifest, write_manifest
 from twinpass.search.numbered import Numbered, Seen, copied, living_digests, numbered
 from twinpass.search.segment import ENGINE, Block, Ids, Segment, SegmentWriter
 from twinpass.search.snapshot import Snapshot
@@ -61,9 +62,18 @@ def build(
     return written
 
 
-def add(folder: Path, blocks: Iterable[Block], *, unique: bool, facts: Mapping[str, Any] | None) -> Written:
-    """Add blocks to an index as a segment of their own."""
+def add(
+    folder: Path,
+    blocks: Iterable[Block],
+    *,
+    model: Mapping[str, Any],
+    unique: bool,
+    facts: Mapping[str, Any] | None,
+) -> Written:
+    """Add blocks, which this model made, to an index as a segment of their own."""
     with _changing(folder) as manifest:
+        # Another process may have replaced the index since it was opened.
+        check_model(folder, manifest.model, name=model["name"], fingerprint=model["fingerprint"])
         seen = Seen(living_digests(Snapshot(folder, manifest))) if unique else None
         with _swept_on_failure(folder, manifest):
             part, written = _write(folder, manifest, numbered(blocks, seen), EXACT)
@@ -99,10 +109,18 @@ def compact(folder: Path) -> None:
 def join(folder: Path, manifest: Manifest) -> None:
     """Join segments where an index has become slow or wasteful, and drop the files that it no longer names."""
     first = first_to_join(manifest)
-    if first is not None:
-        _join_from(folder, manifest, first)
-    else:
+    if first is None:
         sweep(folder, manifest.names)
+        return
+    try:
+        _join_from(folder, manifest, first)
+    except (
+        OSError
+    ) as error:  # a full disk, as a rule; what was to be changed has been, and must not be tried again
+        message = f"{folder} was changed, but its segments could not be joined: {error.strerror or error}"
+        warnings.warn(
+            f"{message}. Make room, then: twinpass index compact {folder}", UserWarning, stacklevel=2
+        )
 
 
 def _join_from(folder: Path, manifest: Manifest, first: int) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -20,22 +19,22 @@ from twinpass.encoder.encoder import Encoder
 TEXTS = [f"the cat sat on {'a mat and ' * (n % 5)}the dog number {n % 90}" for n in range(60)]
 
 
-def start(ray, attempts: int = 3):
-    """Start a Ray of two workers; it waits 30 s for itself, which is not always enough on a busy machine."""
+def start(ray, attempts: int = 2):
+    """Start a Ray of two workers; it waits 30 s for itself, which is not enough on a machine that is busy."""
     told = {
         "num_cpus": 2,
         "include_dashboard": False,
         "object_store_memory": 80 << 20,
         "log_to_driver": False,
     }
-    for _ in range(attempts - 1):
+    for _ in range(attempts):
         try:
             return ray.init(address="local", **told)
         except Exception as error:
+            ray.shutdown()
             if "timed out during startup" not in str(error):
                 raise
-            ray.shutdown()
-    return ray.init(address="local", **told)
+    return pytest.skip(f"Ray did not start in {attempts} times 30 s: the machine is too busy")
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +80,25 @@ def test_the_folder_holds_the_plain_engines_vectors(cluster, run, model, source,
     assert (again["resumed"], again["distinct"]) == (3, found["distinct"])
 
 
+DIES = """
+import os, signal, sys
+from twinpass.cli.job import Job
+from twinpass.cli.main import main
+
+note = Job.note
+
+def note_and_die(self, made):
+    note(self, made)
+    if len(self.finished()) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Job.note = note_and_die
+main(sys.argv[1:])
+"""
+
+
 def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source, tmp_path):
-    out = tmp_path / "v.parquet"
+    out, work = tmp_path / "v.parquet", tmp_path / "v.parquet.unfinished"
     told = [
         "encode",
         model,
@@ -94,30 +110,19 @@ def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source,
         "--workers",
         "1",
         "--shard-rows",
-        "2",
+        "6",
     ]
-    work = tmp_path / "v.parquet.unfinished"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "twinpass", *told, "--address", cluster],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stderr=subprocess.PIPE,
-    )
-    try:
-        deadline = time.monotonic() + 900
-        while process.poll() is None and not (work / "_finished.jsonl").exists():
-            assert time.monotonic() < deadline, "no shard was finished"
-            time.sleep(0.02)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        _, err = process.communicate()
-    assert process.returncode == -signal.SIGKILL, err.decode()
+    command = [sys.executable, "-c", DIES, *told, "--address", cluster]
+    done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
     assert not out.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("*.parquet")}
     ran = run(*told, "--json")
     assert ran.code == 0, ran.err
-    assert 0 < json.loads(ran.out)["resumed"] < len(TEXTS)
+    found = json.loads(ran.out)
+    assert (found["resumed"], found["shards"], found["texts"]) == (3, 10, 60)
     kept = sum((out / name).stat().st_mtime_ns == written for name, written in before.items())
-    assert kept >= json.loads(ran.out)["resumed"]
+    assert kept >= 3  # one more may have been finished, but not noted
     texts, vectors = rows(out)
     assert texts == TEXTS
     np.testing.assert_allclose(vectors, Encoder.load(model, device="cpu").encode(TEXTS), atol=1e-6)

@@ -20,11 +20,23 @@ def test_without_a_name_it_lists_all_with_their_cost(run):
         (["table-3", "--scale", "tiny"], "Known"),
         (["table-3"], "--data"),
         (["table-3", "--data", "nowhere"], "nowhere"),
+        (["table-3", "--data", "."], "--encoder"),
+        (["table-3", "--data", ".", "--encoder", "./nowhere"], "nowhere"),
     ],
 )
 def test_mistakes_are_explained(run, arguments, says, tmp_path):
     done = run("reproduce", *arguments, "-o", str(tmp_path / "out"))
     assert done.code == 2 and says in done.err and "Traceback" not in done.err
+
+
+def test_a_table_of_which_nothing_could_be_measured_is_no_success(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    out = str(tmp_path / "out")
+    done = run(
+        "reproduce", "table-3", "--scale", "smoke", "--data", str(tmp_path / "empty"), "--json", "-o", out
+    )
+    assert done.code == 2 and "no row could be measured" in done.err and "wiki" in done.err
+    assert json.loads(done.out)["recipes"][0]["rows"][0]["note"]
 
 
 def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path):

@@ -7,7 +7,7 @@ from twinpass.recipes.corpora import CORPORA, FILES
 from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import ALL
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
-from twinpass.recipes.subjects import Baseline, Fitted, Trained, Words, encoder_of
+from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Trained, Words, encoder_of
 from twinpass.recipes.tables import load_recipes
 from twinpass.training.baselines import BASELINES
 
@@ -23,7 +23,7 @@ def inner(subject):
     """The subject and every subject inside it."""
     while subject is not None:
         yield subject
-        subject = subject.of if isinstance(subject, Fitted) else getattr(subject, "start", None)
+        subject = subject.of if isinstance(subject, (Fitted, Pooled)) else getattr(subject, "start", None)
 
 
 def test_every_table_and_figure_of_the_paper_is_there():
@@ -127,3 +127,19 @@ def test_below_the_papers_scale_one_encoder_stands_for_bert():
     assert encoders["unsup/simcse-bert"] == encoders["sup/ct-sbert"] == "bert-base-uncased"
     assert encoders["unsup/declutr"] == "roberta-base" and encoders["unsup/glove"] is None
     assert SMOKE.own_encoder and not PAPER.own_encoder
+
+
+def test_layers_are_fitted_to_the_first_layer_and_the_last():
+    """Appendix C: whitening and flow take first-last averages, of SBERT and RoBERTa too."""
+    for name in ("table-5", "table-b2", "table-b3", "table-c1", "figure-3", "figure-f1", "figure-g1"):
+        for row in RECIPES[name].rows:
+            for subject in row.subjects.values():
+                if isinstance(subject, Fitted):
+                    assert subject.of.pooler == "avg_first_last", f"{name}: {row.label}"
+
+
+def test_a_sample_of_table_4_is_fewer_pairs_and_the_same_epochs():
+    for row in RECIPES["table-4"].rows:
+        if "sample" in row.subjects:
+            sample, full = row.subjects["sample"], row.subjects["full"]
+            assert sample.run == full.run and sample.most == 134_000 and full.most is None

@@ -7,17 +7,18 @@ from itertools import combinations
 
 import pytest
 
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.recipes.agreement import order_agreement
 from twinpass.recipes.corpora import Corpora, Missing
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.made_up import make_data, make_encoder
+from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import Recipe, one_subject, quoted
 from twinpass.recipes.report import notes, number, to_document, to_latex, to_markdown, write_report
 from twinpass.recipes.reproduce import Cell, estimate, reproduce, seeds_of
 from twinpass.recipes.scales import SMALL, SMOKE
 from twinpass.recipes.store import Store, key_of
-from twinpass.recipes.subjects import Fitted, Raw, supervised, unsupervised
+from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, supervised, unsupervised
 from twinpass.recipes.tables import load_recipes
 
 
@@ -203,6 +204,51 @@ def test_a_smaller_corpus_is_the_same_every_time(made_up, tmp_path):
     whole = (data / "wiki.txt").read_text().splitlines()
     documents = Corpora(data, tmp_path / "c", rows=50).prepare("wiki-documents")
     assert documents.read_text().splitlines() == whole[:50]
+
+
+def test_a_sample_is_cut_where_it_is_smaller_than_the_corpus(made_up, tmp_path):
+    data, _ = made_up
+    corpora = Corpora(data, tmp_path / "whole", rows=None)
+    assert len(corpora.prepare("nli-all", most=50).read_text().splitlines()) == 50
+    assert len(corpora.prepare("nli-all").read_text().splitlines()) > 50
+    smaller = Corpora(data, tmp_path / "smaller", rows=40)
+    assert smaller.prepare("nli-all", most=50) == smaller.prepare("nli-all")
+
+
+def test_another_scale_or_data_folder_finds_no_rows_of_this_one(lab, tmp_path):
+    """One output folder serves all scales, and a smoke test's rows are nobody else's."""
+    text = lab.corpora.prepare("wiki").read_text()
+    small = Lab(**{**vars_of(lab), "scale": SMALL})
+    assert len(small.corpora.prepare("wiki").read_text()) > len(text)
+    elsewhere = make_data(tmp_path / "elsewhere")
+    (elsewhere / "wiki.txt").write_text("another text\n")
+    other = Lab(**{**vars_of(lab), "data": elsewhere})
+    assert other.corpora.prepare("wiki").read_text() == "another text\n"
+
+
+def test_a_model_may_be_judged_under_another_pooler(lab):
+    trained = Baseline(baseline="sbert", corpus="nli-labelled")
+    pooled = Pooled(of=trained, pooler="avg_first_last")
+    assert lab.key(pooled, 1) != lab.key(trained, 1) and seeds_of(pooled, [1, 2]) == [1, 2]
+    own, other = (lab.model(subject, 1).encode(["the cat sits"]) for subject in (trained, pooled))
+    assert own.shape == other.shape and abs(own - other).max() > 1e-3
+
+
+def test_a_run_that_cannot_go_on_leaves_its_row_out_and_a_full_disk_ends_all(lab, monkeypatch):
+    recipe = load_recipes()["table-7"]
+
+    def fail(error):
+        def measure(lab, subject, seed):
+            raise error
+
+        return measure
+
+    monkeypatch.setitem(MEASURES._entries, "stsb-dev", fail(TrainingError("not a number")))
+    found = reproduce(recipe, lab, seeds=[1])
+    assert {row.note for row in found.rows} == {"not a number"}
+    monkeypatch.setitem(MEASURES._entries, "stsb-dev", fail(OutputError("disk full")))
+    with pytest.raises(OutputError, match="disk full"):
+        reproduce(recipe, lab, seeds=[1])
 
 
 def test_missing_text_is_asked_for_by_name(tmp_path):

@@ -181,6 +181,9 @@ def test_a_caption_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.token").write_text("1.jpg#0\tA man.\nno tab here\n")
     with pytest.raises(InputError, match=r"a\.token:2: too few columns.*a tab between them"):
         caption_pairs(tmp_path / "a.token")
+    (tmp_path / "b.tsv").write_text("image\tcomment\n1.jpg\tA man.\n")
+    with pytest.raises(InputError, match="no column of captions"):
+        caption_pairs(tmp_path / "b.tsv")
 
 
 def test_the_shared_pool_gives_the_premises_of_the_triples_that_others_made_of_it(shared: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -59,16 +59,17 @@ def reproduce(
         return
     chosen = [recipes[name] for name in (recipes if everything else names or [])]
     lab = _open_lab(console, scale=scale, encoder=encoder, data=data, output=output, wordnet=wordnet)
-    documents = []
+    outcomes = []
     for recipe in chosen:
         outcome = run_recipe(recipe, lab, seeds=range(console.seed, console.seed + seeds))
         written = write_report(outcome, output / "reports")
-        documents.append(to_document(outcome))
+        outcomes.append(outcome)
         console.log(f"{recipe.name}: written to {written[0]} and beside it")
         if not console.json:
             console.result({}, human=_picture(outcome))
     if console.json:
-        console.result({"recipes": documents})
+        console.result({"recipes": [to_document(outcome) for outcome in outcomes]})
+    _check_measured(outcomes)
 
 
 def _open_lab(
@@ -94,6 +95,8 @@ def _open_lab(
         )
     if not data.is_dir():
         raise ConfigError(f"no folder {data}. Name the folder of the data with --data.")
+    if size.own_encoder:
+        _check_encoder(encoder, scale)
     return Lab(
         scale=size,
         data=data,
@@ -104,6 +107,26 @@ def _open_lab(
         log=console.log,
         on_event=_show_steps(console),
     )
+
+
+def _check_encoder(encoder: str | None, scale: str) -> None:
+    """Refuse a missing encoder before any row is tried: every row of the table would be left out for it."""
+    if encoder is None:
+        raise ConfigError(
+            f"the scale {scale!r} trains one small encoder in place of the paper's: name it with --encoder "
+            "(a folder or a hub name; a near-raw one, such as distilbert-base-cased, shows most)."
+        )
+    from twinpass.encoder.loading import find_folder
+
+    find_folder(encoder)
+
+
+def _check_measured(outcomes: list[Outcome]) -> None:
+    """Fail where not a single row could be measured: a table of dashes is no success."""
+    rows = [row for outcome in outcomes for row in outcome.rows]
+    if not any(cell.ours for row in rows for cell in row.cells.values()):
+        notes = list(dict.fromkeys(row.note for row in rows if row.note))
+        raise InputError(f"no row could be measured. {notes[0] if notes else ''}".strip())
 
 
 def _show_steps(console: Console) -> Any:

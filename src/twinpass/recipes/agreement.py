@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,7 +30,8 @@ class Agreement:
 
 def order_agreement(ours: Sequence[float | None], paper: Sequence[float | None]) -> Agreement | None:
     """Compare over the rows that have both numbers; fewer than three, or one with no order, say nothing."""
-    both = [(a, b) for a, b in zip(ours, paper, strict=True) if a is not None and b is not None]
+    pairs = zip(ours, paper, strict=True)
+    both = [(a, b) for a, b in pairs if a is not None and b is not None and not math.isnan(a)]
     if len(both) < 3 or len({a for a, _ in both}) == 1 or len({b for _, b in both}) == 1:
         return None
     found = kendalltau(*zip(*both, strict=True))

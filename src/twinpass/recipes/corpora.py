@@ -59,8 +59,10 @@ class Corpora:
         known = ", or ".join(names.replace(" ", " with ") for names in FILES[kind])
         raise Missing(f"no {kind} text in {self.data}: it is looked for as {known}.")
 
-    def prepare(self, name: str) -> Path:
-        """Return the file of a training corpus, written once."""
+    def prepare(self, name: str, *, most: int | None = None) -> Path:
+        """Return the file of a training corpus, or of a sample of so many rows, written once."""
+        if most is not None and (self.rows is None or most < self.rows):
+            return Corpora(self.data, self.prepared / f"{most}-rows", rows=most).prepare(name)
         path = self.prepared / (f"{name}.txt" if name.startswith("wiki") else f"{name}.jsonl")
         if not path.is_file():
             self.prepared.mkdir(parents=True, exist_ok=True)

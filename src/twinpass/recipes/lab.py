@@ -25,7 +25,7 @@ from twinpass.provenance import provenance
 from twinpass.recipes.corpora import Corpora
 from twinpass.recipes.scales import Scale, scale_run
 from twinpass.recipes.store import Store, describe, key_of
-from twinpass.recipes.subjects import Baseline, Fitted, Raw, Subject, Trained, Words
+from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
 from twinpass.text.corpus import open_corpus
 from twinpass.training.events import OnEvent
 from twinpass.training.loop import train
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 SAID_ELSEWHERE = ("output", "data", "device")  # fields of a run that do not shape its weights, or by content
 
+EPOCHS = {"infersent": 20}  # at most; the other baselines take one
 SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale
 RESAMPLES = 100  # intervals over seeds say more here than those over pairs
 
@@ -61,7 +62,9 @@ class Lab:
     @cached_property
     def corpora(self) -> Corpora:
         """The text to train on."""
-        return Corpora(self.data, self.output / "data", rows=self.scale.rows)
+        # A folder of its own for each source and size: another scale or data folder must not find this one's rows.
+        cut = key_of([str(self.data.resolve()), self.scale.rows])[:8]
+        return Corpora(self.data, self.output / "data" / f"{self.scale.name}-{cut}", rows=self.scale.rows)
 
     @cached_property
     def cache(self) -> Cache:
@@ -106,7 +109,7 @@ class Lab:
         if isinstance(subject, Trained):
             return {
                 "run": self._shaping(subject, seed),
-                "corpus": sha256(self.corpora.prepare(subject.corpus)),
+                "corpus": sha256(self.corpora.prepare(subject.corpus, most=subject.most)),
             }
         if isinstance(subject, Baseline):
             facts: dict[str, Any] = describe(dataclasses.replace(subject, start=None))
@@ -116,6 +119,8 @@ class Lab:
         if isinstance(subject, Fitted):
             inner = self._description(subject.of, seed)
             return {"of": inner, "layer": subject.layer, "on": subject.on, "seed": seed} | self._size()
+        if isinstance(subject, Pooled):
+            return {"of": self._description(subject.of, seed), "pooler": subject.pooler}
         described: dict[str, Any] = describe(subject)
         return described | {"encoder_used": self._encoder(subject)}
 
@@ -135,6 +140,8 @@ class Lab:
             return self._open(self._baseline(subject, seed))
         if isinstance(subject, Fitted):
             return self._fitted(subject, seed, texts)
+        if isinstance(subject, Pooled):
+            return self._open(self._start(subject.of, seed), pooler=subject.pooler)
         if isinstance(subject, Words):
             return open_model(str(self.corpora.find(subject.vectors)[0]))
         return self._open(self._encoder(subject), pooler=subject.pooler)
@@ -174,7 +181,7 @@ class Lab:
         )
         if run.positive == "synonym":
             run = run.replace(wordnet=self.wordnet)
-        return run.replace(data=str(self.corpora.prepare(subject.corpus)))
+        return run.replace(data=str(self.corpora.prepare(subject.corpus, most=subject.most)))
 
     def _trained(self, subject: Trained, seed: int) -> Path:
         """Train, go on where an earlier try stopped, or find it done."""
@@ -220,6 +227,7 @@ class Lab:
             output=str(folder),
             seed=seed,
             device=self.device,
+            epochs=EPOCHS.get(subject.baseline, 1),
         )
         return run if not self.scale.own_encoder else self._smaller(run)
 

@@ -12,7 +12,7 @@ from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell
 from twinpass.evaluation.results import TaskResult, cell_score
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.subjects import Baseline, Subject, Trained
+from twinpass.recipes.subjects import Baseline, Fitted, Subject, Trained
 from twinpass.registry import Registry
 
 WMEAN = Cell("wmean", "spearman", False)
@@ -172,11 +172,12 @@ def grid(lab: Lab, subject: Subject, seed: int) -> Found:
 
 
 def _judge(lab: Lab, subject: Subject, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:
-    """Judge task by task, for a layer on target is another one for every task."""
+    """Judge task by task, with one model for all; but a layer on target is another one for every task."""
+    on_target = isinstance(subject, Fitted) and subject.on == "target"
+    shared = None if on_target else lab.model(subject, seed)
     results = []
     for job in lab.jobs(tasks, regressor=regressor):
-        texts = list(job.texts)
-        model = lab.model(subject, seed, texts=texts)
+        model = shared or lab.model(subject, seed, texts=list(job.texts))
         results += evaluate(model, [job], cache=lab.cache).tasks
     return results
 

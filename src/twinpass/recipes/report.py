@@ -25,7 +25,7 @@ def number(value: float | None, *, sign: bool = False) -> str:
 
 def ours(cell: Cell) -> str:
     """Write our mean, with the deviation over seeds where there are several."""
-    deviation = "" if cell.deviation is None else f" ± {cell.deviation:.2f}"
+    deviation = "" if cell.deviation is None else f" ± {number(cell.deviation)}"
     return number(cell.mean) + deviation
 
 
@@ -125,7 +125,8 @@ def to_markdown(outcome: Outcome) -> str:
     return "\n".join([f"### {outcome.recipe.name}: {outcome.recipe.title}", "", *table, "", *below, ""])
 
 
-_LATEX = {"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$", "±": r"$\pm$", "α": r"$\alpha$"}
+_LATEX = {letter: rf"\{letter}" for letter in "&%_#${}"}
+_LATEX |= {"±": r"$\pm$", "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
 
 def to_latex(outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twinpass.errors import UserError
+from twinpass.errors import OutputError, TwinpassError
 from twinpass.provenance import provenance
 from twinpass.recipes.agreement import Agreement, order_agreement
 from twinpass.recipes.lab import Lab
@@ -16,7 +16,7 @@ from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import ALL, Recipe, Row
 from twinpass.recipes.scales import Scale, runs_at, scale_run
 from twinpass.recipes.store import describe, key_of
-from twinpass.recipes.subjects import Baseline, Fitted, Subject, Trained, encoder_of
+from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Subject, Trained, encoder_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,9 @@ def _reproduce_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> 
             continue
         try:
             measured = [_measure(recipe, row, subject, lab, seed) for seed in seeds_of(subject, seeds)]
-        except UserError as error:
+        except OutputError:
+            raise
+        except TwinpassError as error:  # text or a model that is not here, or a run that cannot go on
             outcome.note = str(error)
             lab.log(f"  left out: {error}")
             continue
@@ -151,6 +153,8 @@ def seeds_of(subject: Subject, seeds: Sequence[int]) -> Sequence[int]:
     """Return the seeds that make a difference: nothing is drawn at random where nothing is trained."""
     if isinstance(subject, (Trained, Baseline)):
         return seeds
+    if isinstance(subject, Pooled):
+        return seeds_of(subject.of, seeds)
     if isinstance(subject, Fitted):
         return seeds if subject.layer == "flow" else seeds_of(subject.of, seeds)
     return seeds[:1]
@@ -179,7 +183,7 @@ def _identity(subject: Subject, scale: Scale) -> str:
     if not isinstance(subject, Trained):
         return key_of(describe(subject))
     run = scale_run(subject.run, scale, encoder="one", seed=0, device="auto", keeps_batch=subject.keeps_batch)
-    return key_of([describe(run), subject.corpus])
+    return key_of([describe(run), subject.corpus, _rows_of(subject, scale)])
 
 
 def _trainings(row: Row, scale: Scale) -> Iterator[Subject]:
@@ -188,7 +192,7 @@ def _trainings(row: Row, scale: Scale) -> Iterator[Subject]:
         while inner is not None and runs_at(scale, encoder_of(subject)):
             if isinstance(inner, (Trained, Baseline)):
                 yield inner
-            inner = inner.of if isinstance(inner, Fitted) else getattr(inner, "start", None)
+            inner = inner.of if isinstance(inner, (Fitted, Pooled)) else getattr(inner, "start", None)
 
 
 # Rows of the paper's training corpora (Tables 4 and A.1), for the estimate.
@@ -202,8 +206,15 @@ _ROWS = {
 _ROWS |= {"paranmt": 5_000_000, "nli-all": 942_000, "nli-labelled": 942_000}
 
 
+def _rows_of(subject: Trained | Baseline, scale: Scale) -> int:
+    """Return how many rows of the paper's corpora it learns from."""
+    most = subject.most if isinstance(subject, Trained) else None
+    limits = [_ROWS.get(subject.corpus, 314_000), scale.rows, most]
+    return min(limit for limit in limits if limit is not None)
+
+
 def _passes(subject: Subject, scale: Scale) -> int:
-    rows = _ROWS.get(subject.corpus, 314_000) if isinstance(subject, (Trained, Baseline)) else 0
+    rows = _rows_of(subject, scale) if isinstance(subject, (Trained, Baseline)) else 0
     if scale.steps is not None:
         rows = scale.steps * (scale.batch_size or 1)
     epochs = subject.run.epochs if isinstance(subject, Trained) and scale.steps is None else 1

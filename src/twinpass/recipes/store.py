@@ -52,8 +52,9 @@ class Store:
 
     def finish(self, key: str, facts: Any) -> None:
         """Note that a model is finished, and let go of what only an unfinished one needs."""
-        shutil.rmtree(self.model(key) / "checkpoints", ignore_errors=True)
+        # In this order: a model that is stopped between the two is finished, or can still be resumed.
         write_json(self.model(key) / "finished.json", facts)
+        shutil.rmtree(self.model(key) / "checkpoints", ignore_errors=True)
 
     def read_score(self, key: str) -> Any | None:
         """Return what was measured under a key, if it was."""

@@ -1,4 +1,5 @@
-"""What a row of a table is about: a training, a baseline, a raw encoder, word vectors, or one of them with a layer.
+"""What a row of a table is about: a training, a baseline, a raw encoder, word vectors, or one of them with a layer
+or another pooler.
 
 A subject only describes. The paper's own encoders and settings stand in it; a scale makes them smaller.
 """
@@ -23,6 +24,7 @@ class Trained:
     keeps_batch: bool = (
         False  # where the batch size is what is studied, a smaller scale takes fewer steps instead
     )
+    most: int | None = None  # a sample of so many rows of the corpus
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +61,15 @@ class Fitted:
     on: Literal["nli", "target"]
 
 
-Subject = Trained | Baseline | Raw | Words | Fitted
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """A training under another pooler than it was trained with."""
+
+    of: Trained | Baseline
+    pooler: str
+
+
+Subject = Trained | Baseline | Raw | Words | Fitted | Pooled
 
 
 def unsupervised(corpus: str = "wiki", **changes: object) -> Trained:
@@ -76,7 +86,7 @@ def encoder_of(subject: Subject) -> str | None:
     """Return the pretrained encoder that a subject starts from; word vectors have none."""
     if isinstance(subject, Trained):
         return subject.run.model
-    if isinstance(subject, Fitted):
+    if isinstance(subject, (Fitted, Pooled)):
         return encoder_of(subject.of)
     if isinstance(subject, Baseline):
         return encoder_of(subject.start) if subject.start is not None else subject.encoder

@@ -45,6 +45,10 @@ def _rows(name: str) -> Iterator[tuple[str, list[str]]]:
         if number == 1 and "image" in values:
             image = values.index("image")
             columns = [place for place, column in enumerate(values) if column.startswith("cap")]
+            if not columns:
+                raise InputError(
+                    f"{source.label} has no column of captions (cap1, cap2 ...). Its columns: {', '.join(values)}."
+                )
             continue
         table = columns is not None
         if fault or len(values) < (2 if columns is None else max(columns) + 1):

@@ -31,8 +31,8 @@ RECIPE = Recipe(
         one_subject("next-3", "Next3Sent", m.NEXT_3),
         one_subject("simcse", "Unsup. SimCSE", m.SIMCSE),
         one_subject("sbert", "SBERT", m.SBERT),
-        one_subject("sbert-flow", "SBERT-flow", m.on_nli("flow", m.SBERT)),
-        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT)),
+        one_subject("sbert-flow", "SBERT-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
+        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
         one_subject("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
     ),
     # The paper prints averages only, and that of Next3Sent in the figure alone.

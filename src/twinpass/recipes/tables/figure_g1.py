@@ -14,7 +14,7 @@ RECIPE = Recipe(
         one_subject("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
         one_subject("simcse", "Unsup. SimCSE", m.SIMCSE),
         one_subject("sbert", "SBERT", m.SBERT),
-        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT)),
+        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
         one_subject("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
     ),
     paper={},  # the paper draws it and prints no numbers

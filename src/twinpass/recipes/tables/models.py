@@ -7,6 +7,7 @@ from twinpass.recipes.subjects import (
     ROBERTA_LARGE,
     Baseline,
     Fitted,
+    Pooled,
     Raw,
     Subject,
     Trained,
@@ -20,9 +21,13 @@ GLOVE = Words()
 # The paper's row averages the embedding layer and the last; whitening and flow take the first layer and the last.
 BERT_AVERAGE, BERT_FIRST_LAST = Raw(pooler="avg_embeddings_last"), Raw(pooler="avg_first_last")
 ROBERTA_AVERAGE = Raw(pooler="avg_embeddings_last", encoder=ROBERTA)
+ROBERTA_FIRST_LAST = Raw(pooler="avg_first_last", encoder=ROBERTA)
 BERT_LAST, BERT_CLS = Raw(pooler="avg"), Raw(pooler="cls")
 SBERT = Baseline(baseline="sbert", corpus="nli-labelled")
 SROBERTA = Baseline(baseline="sbert", corpus="nli-labelled", encoder=ROBERTA)
+# SBERT is trained with the mean of the last layer; layers are fitted to its first layer and its last (Appendix C).
+SBERT_FIRST_LAST = Pooled(of=SBERT, pooler="avg_first_last")
+SROBERTA_FIRST_LAST = Pooled(of=SROBERTA, pooler="avg_first_last")
 IS_BERT = Baseline(baseline="isbert", corpus="wiki")
 CT_BERT = Baseline(baseline="ct", corpus="wiki")
 CT_SBERT = Baseline(baseline="ct", corpus="wiki", start=SBERT)
@@ -68,11 +73,14 @@ __all__ = [
     "IS_BERT",
     "NEXT_3",
     "ROBERTA_AVERAGE",
+    "ROBERTA_FIRST_LAST",
     "SBERT",
+    "SBERT_FIRST_LAST",
     "SIMCSE",
     "SIMCSE_ROBERTA",
     "SIMCSE_ROBERTA_LARGE",
     "SROBERTA",
+    "SROBERTA_FIRST_LAST",
     "SUP_SIMCSE",
     "SUP_SIMCSE_ROBERTA",
     "SUP_SIMCSE_ROBERTA_LARGE",

@@ -4,24 +4,18 @@
 run stands in both columns.
 """
 
-from twinpass.config import Run
+from dataclasses import replace
+
 from twinpass.recipes.recipe import Recipe, Row
-from twinpass.recipes.subjects import Trained, supervised
+from twinpass.recipes.subjects import supervised
 from twinpass.recipes.tables.table_1 import SIMCSE
 
 SAMPLE = 134_000
-_BATCH = 512
-
-
-def _sampled(full: Trained) -> Trained:
-    """As many pairs as QQP has, over the same three epochs; a run counts steps, so the order is cut short."""
-    run: Run = full.run.replace(steps=3 * SAMPLE // _BATCH)
-    return Trained(run=run, corpus=full.corpus)
 
 
 def _pairs(key: str, label: str, corpus: str) -> Row:
     full = supervised(corpus, view="pairs")
-    return Row(key=key, label=label, subjects={"sample": _sampled(full), "full": full})
+    return Row(key=key, label=label, subjects={"sample": replace(full, most=SAMPLE), "full": full})
 
 
 RECIPE = Recipe(

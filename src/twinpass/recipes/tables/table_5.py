@@ -22,7 +22,7 @@ RECIPE = Recipe(
         one_subject("unsup/simcse-bert", "SimCSE-BERT-base", m.SIMCSE),
         one_subject("unsup/roberta", "RoBERTa-base (first-last avg.)", m.ROBERTA_AVERAGE),
         one_subject(
-            "unsup/roberta-whitening", "RoBERTa-base-whitening", m.on_nli("whitening", m.ROBERTA_AVERAGE)
+            "unsup/roberta-whitening", "RoBERTa-base-whitening", m.on_nli("whitening", m.ROBERTA_FIRST_LAST)
         ),
         one_subject("unsup/declutr", "DeCLUTR-RoBERTa-base", m.DECLUTR),
         one_subject("unsup/simcse-roberta", "SimCSE-RoBERTa-base", m.SIMCSE_ROBERTA),
@@ -35,12 +35,14 @@ RECIPE = Recipe(
             why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
         ),
         one_subject("sup/sbert", "SBERT-base", m.SBERT, source=_SBERT_PAPER),
-        one_subject("sup/sbert-flow", "SBERT-base-flow", m.on_nli("flow", m.SBERT)),
-        one_subject("sup/sbert-whitening", "SBERT-base-whitening", m.on_nli("whitening", m.SBERT)),
+        one_subject("sup/sbert-flow", "SBERT-base-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
+        one_subject("sup/sbert-whitening", "SBERT-base-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
         one_subject("sup/ct-sbert", "CT-SBERT-base", m.CT_SBERT),
         one_subject("sup/simcse-bert", "SimCSE-BERT-base", m.SUP_SIMCSE),
         one_subject("sup/sroberta", "SRoBERTa-base", m.SROBERTA, source=_SBERT_PAPER),
-        one_subject("sup/sroberta-whitening", "SRoBERTa-base-whitening", m.on_nli("whitening", m.SROBERTA)),
+        one_subject(
+            "sup/sroberta-whitening", "SRoBERTa-base-whitening", m.on_nli("whitening", m.SROBERTA_FIRST_LAST)
+        ),
         one_subject("sup/simcse-roberta", "SimCSE-RoBERTa-base", m.SUP_SIMCSE_ROBERTA),
         one_subject("sup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SUP_SIMCSE_ROBERTA_LARGE),
     ),

@@ -2,7 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, Row, one_subject
 from twinpass.recipes.subjects import Fitted, Subject
-from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT, SIMCSE, SUP_SIMCSE
+from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT_FIRST_LAST, SIMCSE, SUP_SIMCSE
 from twinpass.recipes.tables.published import STS_COLUMNS, by_key
 
 _SOURCE = "Li et al., 2020; Su et al., 2021"
@@ -31,7 +31,7 @@ RECIPE = Recipe(
     rows=(
         *_family("bert", "BERT-base", BERT_FIRST_LAST),
         one_subject("unsup-simcse", "Unsup. SimCSE-BERT-base", SIMCSE),
-        *_family("sbert", "SBERT-base", SBERT),
+        *_family("sbert", "SBERT-base", SBERT_FIRST_LAST),
         one_subject("sup-simcse", "Sup. SimCSE-BERT-base", SUP_SIMCSE),
     ),
     paper=by_key(

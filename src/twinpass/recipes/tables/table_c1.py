@@ -2,7 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, Row, one_subject
 from twinpass.recipes.subjects import Fitted, Subject
-from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT
+from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT, SBERT_FIRST_LAST
 from twinpass.recipes.tables.published import STS_COLUMNS, by_key
 
 
@@ -30,7 +30,7 @@ RECIPE = Recipe(
         one_subject("bert", "BERT (first-last avg.)", BERT_FIRST_LAST),
         *_family("BERT", BERT_FIRST_LAST),
         one_subject("sbert", "SBERT", SBERT),
-        *_family("SBERT", SBERT),
+        *_family("SBERT", SBERT_FIRST_LAST),
     ),
     # The rows without a layer are not in the paper's table. SBERT's numbers are Table 5's; BERT's there are of another
     # pooler, so that row has none.

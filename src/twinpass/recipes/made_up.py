@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.evaluation.tasks import TASKS
-from twinpass.files import writing_folder
+from twinpass.files import explaining, writing_folder
 from twinpass.recipes.made_up_tasks import WORDS, make_sentence, write_task
 
 ROWS = 400
@@ -20,7 +20,7 @@ _MORE_WORDS = ["nobody", "somebody", "happily", "near", "water", *(f"class{label
 def make_data(folder: Path) -> Path:
     """Write a data folder, whole or not at all, unless it is there already."""
     if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        _make_parent(folder)
         with writing_folder(folder) as aside:
             rng = random.Random(0)
             sentences = list(dict.fromkeys(make_sentence(rng) for _ in range(ROWS)))
@@ -47,6 +47,7 @@ def make_encoder(folder: Path) -> Path:
         from tokenizers import Tokenizer, models, pre_tokenizers, processors
         from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
+        _make_parent(folder)
         vocabulary = {word: place for place, word in enumerate([*_SPECIAL, *WORDS, *_MORE_WORDS])}
         words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         words.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -103,6 +104,11 @@ def _shorter(sentence: str) -> str:
 
 def _longer(sentence: str) -> str:
     return f"{sentence} near water"
+
+
+def _make_parent(folder: Path) -> None:
+    with explaining(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

@@ -192,6 +192,8 @@ def test_what_stopped_midway_is_never_seen_and_can_be_done_again(address):
     with pytest.raises(Stop):
         index.add(stopping(rows(1200, seed=1, start=10)))
     assert index.info()["unfinished_addition"] is True
+    with pytest.raises(InputError, match="no row with the id 10"):
+        index.remove(ids=[10])
     for each in (index, reader, MilvusIndex.open(address)):
         assert len(each.search(vectors(1), 100)[0]) == 10
     with pytest.raises(Stop):

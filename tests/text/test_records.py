@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 from twinpass.text.corpus import open_corpus
@@ -28,3 +30,20 @@ def test_bad_rows_are_left_out_as_elsewhere(tmp_path: Path) -> None:
     path.write_text("text\tn\na\t1\n\t2\nb\t3\n", encoding="utf-8")
     corpus = open_corpus(path, skip_bad_rows=True)
     assert [texts for texts, _ in corpus.records()] == [("a",), ("b",)] and corpus.bad_rows == 1
+
+
+def test_parquet_keeps_dates_truth_and_decimals_but_takes_none_for_a_text(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {
+        "on": [date(2020, 1, 2)],
+        "at": pa.array([1_600_000_000_123_456_789], pa.timestamp("ns", tz="Europe/Nowhere")),
+        "ok": [True],
+        "price": [Decimal("3.50")],
+        "words": ["a dog"],
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    (found,) = open_corpus(tmp_path / "a.parquet").records()
+    at = datetime(2020, 9, 13, 12, 26, 40, 123456)
+    assert found == (("a dog",), {"on": date(2020, 1, 2), "at": at, "ok": True, "price": Decimal("3.50")})

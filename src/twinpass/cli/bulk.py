@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console
+from twinpass.cli.ray_pool import find_ray
 from twinpass.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class EngineOptions:
             raise OutputError(
                 f"cannot write {output}: --engine ray writes a folder whose name ends in .parquet."
             )
+        find_ray()  # missed now, not after the input was read
         return shard_rows or SHARD_ROWS
 
 
@@ -66,9 +68,9 @@ def encode_in_bulk(
 ) -> dict[str, Any]:
     """Encode shard by shard on Ray's workers, or finish what an earlier run began; return the numbers."""
     from twinpass.cli.job import Job
-    from twinpass.cli.ray_pool import encode_shards, find_ray
+    from twinpass.cli.ray_pool import encode_shards
 
-    ray = find_ray()  # before any work is done
+    ray = find_ray()
     job = Job(output, total=tally.total, shard_rows=shard_rows, identity=recipe.identity())
     job.begin()
     _write_texts(console, tally, job)

@@ -231,15 +231,20 @@ class MilvusIndex:
         if texts is not None:
             wanted = set(texts)
             found = store.find_each(rows, "digest", as_signed(digest_of(wanted)), ["id", "text"])
-            return [int(row["id"]) for row in found if row["text"] in wanted]
+            return [int(row["id"]) for row in found if row["text"] in wanted and self._is_seen(row)]
         conditions = parse(where)
         if not conditions:
             raise InputError("wanted a condition that says what to remove, got none.")
         return [int(row["id"]) for row in store.find(rows, self._visible(conditions), ["id"])]
 
+    def _is_seen(self, row: Mapping[str, Any]) -> bool:
+        """Tell whether a row belongs to the index, and not to an addition that is unfinished."""
+        return int(row["id"]) < self._state.manifest.next_id
+
     def _checked(self, ids: Sequence[int] | Ids) -> list[int]:
         wanted = list(dict.fromkeys(int(each) for each in ids))
-        found = {int(row["id"]) for row in self._store.find_each(self._state.rows, "id", wanted, ["id"])}
+        rows = self._store.find_each(self._state.rows, "id", wanted, ["id"])
+        found = {int(row["id"]) for row in rows if self._is_seen(row)}
         if missing := [each for each in wanted if each not in found]:
             raise InputError(f"{self.address} has no row with the id {missing[0]}.")
         return wanted

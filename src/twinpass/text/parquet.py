@@ -48,7 +48,7 @@ class ParquetTable:
     def _find_fields(self) -> list[tuple[str, int]]:
         """Return (name, how many columns of that name stand before it) of each column that can be read.
 
-        Left out is what can be neither text nor score, such as stored vectors.
+        Left out is what can be neither text, score nor metadata, such as stored vectors.
         """
         seen: Counter[str] = Counter()
         found = []
@@ -82,12 +82,20 @@ def _can_be_read(kind: Any) -> bool:
         types.is_string_view,
         types.is_integer,
         types.is_floating,
+        types.is_boolean,
+        types.is_decimal,
+        types.is_date,
+        types.is_timestamp,
     )
     return any(test(kind) for test in tests)
 
 
 def _values(column: Any) -> list[Any]:
     """Return a column's values, with DAMAGED for each that cannot be decoded."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):  # Python has no nanoseconds, and may not know the zone: UTC then
+        column = column.cast(pa.timestamp("us"), safe=False)
     try:
         return list(column.to_pylist())
     except UnicodeDecodeError:

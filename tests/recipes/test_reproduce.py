@@ -14,7 +14,7 @@ from twinpass.recipes.lab import Lab
 from twinpass.recipes.made_up import make_data, make_encoder
 from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import Recipe, one_subject, quoted
-from twinpass.recipes.report import notes, number, to_document, to_latex, to_markdown, write_report
+from twinpass.recipes.report import notes, number, ours, to_document, to_latex, to_markdown, write_report
 from twinpass.recipes.reproduce import Cell, estimate, reproduce, seeds_of
 from twinpass.recipes.scales import SMALL, SMOKE
 from twinpass.recipes.store import Store, key_of
@@ -191,6 +191,8 @@ def test_numbers_are_written_as_tables_have_them():
     assert number(82.456) == "82.46" and number(None) == "-" and number(3e-5) == "3e-05"
     assert number(-1.5, sign=True) == "-1.50" and number(0.0) == "0.00"
     assert Cell(ours=(1.0, 3.0)).deviation == pytest.approx(math.sqrt(2))
+    assert ours(Cell(ours=(1.0, 3.0))) == "2.00 ± 1.41" and ours(Cell(ours=(0.9, 0.9001))) == "0.90 ± 0.00"
+    assert ours(Cell(ours=(1e-5, 3e-5))) == "2e-05 ± 1e-05" and ours(Cell(ours=(64.0,))) == "64.00"
 
 
 def test_notes_name_protocol_scale_and_seeds(lab):

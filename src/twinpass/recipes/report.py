@@ -12,21 +12,24 @@ from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome
 
 WIDE = 3  # with more columns than this, ours and the paper's number share a cell
 NOTHING = "-"
+SMALL = 0.005  # below it two decimals say nothing
 
 
 def number(value: float | None, *, sign: bool = False) -> str:
     """Write a number as tables have it: two decimals, or as it is where two say nothing."""
     if value is None or math.isnan(value):
         return NOTHING
-    if value != 0 and abs(value) < 0.005:
+    if 0 < abs(value) < SMALL:
         return f"{value:+g}" if sign else f"{value:g}"
     return f"{value:+.2f}" if sign else f"{value:.2f}"
 
 
 def ours(cell: Cell) -> str:
     """Write our mean, with the deviation over seeds where there are several."""
-    deviation = "" if cell.deviation is None else f" ± {number(cell.deviation)}"
-    return number(cell.mean) + deviation
+    if cell.mean is None or cell.deviation is None:
+        return number(cell.mean)
+    small = 0 < abs(cell.mean) < SMALL  # a learning rate, say
+    return f"{number(cell.mean)} ± {cell.deviation:{'.1g' if small else '.2f'}}"
 
 
 def headings(outcome: Outcome) -> list[str]:

@@ -47,3 +47,11 @@ def test_parquet_keeps_dates_truth_and_decimals_but_takes_none_for_a_text(tmp_pa
     (found,) = open_corpus(tmp_path / "a.parquet").records()
     at = datetime(2020, 9, 13, 12, 26, 40, 123456)
     assert found == (("a dog",), {"on": date(2020, 1, 2), "at": at, "ok": True, "price": Decimal("3.50")})
+
+
+def test_keys_that_come_late_in_a_file_of_json_are_kept_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    late = '{"text": "last", "late": 1, "none": null}\n'
+    path.write_text('{"text": "a", "score": 2}\n' * 30 + late + "\n", encoding="utf-8")
+    found = list(open_corpus(path).records())
+    assert found[0] == (("a",), {"score": 2}) and found[-1] == (("last",), {"late": 1})

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, cast
 
 from twinpass.errors import InputError
 from twinpass.text.columns import Choice, choose, to_number
-from twinpass.text.readers import READERS
-from twinpass.text.rows import BadRows, Row, Table
+from twinpass.text.readers import READERS, JsonTable
+from twinpass.text.rows import BadRows, Record, Row, Table
 from twinpass.text.sources import find_sources
 
 __all__ = ["Corpus", "Row", "Survey", "open_corpus"]
@@ -116,8 +116,8 @@ class Corpus:
         bad = BadRows(skip=self._skip_bad_rows)
         for table, choice in self._parts:
             name, count, scored = table.name, len(choice.texts), choice.score is not None
-            rest = [at for at in range(len(table.names)) if at not in choice.texts] if others else []
-            for line, values in table.rows((*choice.wanted, *rest), bad):
+            records, named = _read(table, choice, bad) if others else (table.rows(choice.wanted, bad), None)
+            for line, values in records:
                 texts = tuple(values[:count])
                 fault = _fault(texts)
                 if fault:
@@ -127,10 +127,26 @@ class Corpus:
                 if scored and score is None:
                     bad.report(f"{name}:{line}", "a score that is no number", f"found {values[count]!r}")
                     continue
-                named = zip(rest, values[len(choice.wanted) :], strict=True) if rest else ()
-                kept = {table.names[at]: value for at, value in named if value is not None}
-                yield name, line, texts, score, kept  # type: ignore[misc]
+                yield name, line, texts, score, named(values) if named else {}  # type: ignore[misc]
         self.bad_reasons = dict(bad.reasons)
+
+
+def _read(
+    table: Table, choice: Choice, bad: BadRows
+) -> tuple[Iterator[Record], Callable[[Sequence[object]], dict[str, object]]]:
+    """Return the rows with all their columns, and what finds in a row the values that are no text, by name."""
+    count, texts = len(choice.wanted), {table.names[at] for at in choice.texts}
+    if isinstance(table, JsonTable):
+        records = table.rows_with_others(choice.wanted, bad)
+        return records, lambda values: _others(cast("dict[str, object]", values[count]).items(), texts)
+    rest = [at for at in range(len(table.names)) if at not in choice.texts]
+    names = [table.names[at] for at in rest]
+    records = table.rows((*choice.wanted, *rest), bad)
+    return records, lambda values: _others(zip(names, values[count:], strict=True), set())
+
+
+def _others(named: Iterable[tuple[str, object]], texts: set[str]) -> dict[str, object]:
+    return {name: value for name, value in named if value is not None and name not in texts}
 
 
 def _fault(texts: tuple[object, ...]) -> tuple[str, str] | None:

@@ -58,6 +58,15 @@ class JsonTable:
         )
         return without_blanks(self.name, records, bad)
 
+    def rows_with_others(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the wanted keys' values and, as the last value, the whole object: its keys may be in no other."""
+        keys = [self.names[at] for at in wanted]
+        records: Iterator[Record] = (
+            (number, [*(document.get(key) for key in keys), document] if document else ())
+            for number, document in self._objects(bad)
+        )
+        return without_blanks(self.name, records, bad)
+
     def _objects(self, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, text, fault, detail in read_lines(self.source):
             if not fault and not text.strip():

@@ -72,9 +72,13 @@ class Corpora:
         return path
 
     def nli_sentences(self, most: int | None) -> list[str]:
-        """Return distinct sentences of the NLI text, for a layer to be fitted to."""
+        """Return distinct sentences of the NLI text, of every label alike, for a layer to be fitted to."""
         pairs = self._nli().pairs("all", sample=most, seed=SEED)
-        return list(dict.fromkeys(text for pair in pairs for text in pair))[:most]
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        if most is None or len(texts) <= most:
+            return texts
+        kept = np.random.default_rng(SEED).choice(len(texts), size=most, replace=False)
+        return [texts[place] for place in np.sort(kept)]
 
     def _nli(self, *more: str) -> NLI:
         from twinpass.text.nli import read_nli

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from twinpass.analysis.figures.parts import legend, line, one_panel, panels
 from twinpass.analysis.figures.training import trajectory_figure
-from twinpass.analysis.style import MARKERS, Theme, short
+from twinpass.analysis.style import MARKERS, Theme
 from twinpass.analysis.svg import Drawing
 from twinpass.analysis.trajectory import RunLog
 from twinpass.recipes.reproduce import Outcome, RowOutcome
@@ -56,7 +56,7 @@ def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
         if printed:
             x, y = zip(*printed, strict=True)
             axes.scatter(x, y, marker=MARKERS[3], s=20, color=theme.series[1], label="paper")
-        axes.set_yticks(places, [short(row.row.label.strip(), 34) for row in rows])
+        axes.set_yticks(places, [row.row.label.strip() for row in rows])
         axes.set_xlabel(outcome.recipe.columns[column])
         axes.margins(y=0.08)
         legend(figure, axes, handle=1.2)

@@ -9,9 +9,9 @@ import random
 
 import numpy as np
 import pytest
-from twinpass.recipes.made_up_tasks import WORDS, write_task
 
 from twinpass.evaluation.tasks import TASKS
+from twinpass.recipes.made_up_tasks import WORDS, write_task
 
 
 @pytest.fixture(autouse=True)

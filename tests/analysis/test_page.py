@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.browser import open_browser
 
 from twinpass.analysis.again import again_section
 from twinpass.analysis.html import Column, table
@@ -20,16 +20,6 @@ from twinpass.analysis.sample import Sample, Scale
 from twinpass.analysis.trajectory import RunLog
 from twinpass.errors import OutputError
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 NAMES = ("base", "a-model-with-quite-a-long-name#pooler=avg_first_last,layers=3", '<b>third</b> & "last"')
 FIGURES = ("geometry", "spectrum", "density", "map", "theory", "trajectory")
 
@@ -75,15 +65,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs playwright (pip install playwright)"
-    )
-    if BROWSER is None:
-        pytest.skip("needs Chromium, which is not installed (apt-get install chromium)")
-    with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, headless=True, args=FLAGS)
+    with open_browser() as opened:
         yield opened
-        opened.close()
 
 
 def open_page(browser: Any, path: Path, *, width: int = 1000, scheme: str = "light") -> tuple[Any, list[str]]:

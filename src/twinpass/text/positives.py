@@ -12,14 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.random import Generator
 
 from twinpass.errors import InputError
 from twinpass.text.augment import Operator
-from twinpass.text.rows import Row
+from twinpass.text.rows import Row, Rows
 
 T = TypeVar("T")
 
@@ -48,29 +48,12 @@ class Method:
     fingerprint: Callable[[], str] = str  # of what it goes by besides the seed: a model, a dictionary
 
 
-class Sentences(Protocol):
-    """What positives are made for: rows of texts that can be gone through more than once."""
-
-    @property
-    def width(self) -> int:
-        """Number of text columns."""
-
-    @property
-    def source(self) -> str:
-        """What messages call it."""
-
-    def __iter__(self) -> Iterator[Row]: ...
-
-    def fingerprint(self) -> str:
-        """Return a SHA-256 of the content."""
-
-
 class WithPositives:
     """The rows (x, g(x)) of a corpus of single sentences."""
 
     width = 2
 
-    def __init__(self, rows: Sentences, method: Method, *, seed: int) -> None:
+    def __init__(self, rows: Rows, method: Method, *, seed: int) -> None:
         if rows.width != 1:
             raise InputError(
                 f"positive {method.name!r} is made from single sentences, and {rows.source} has {rows.width} text "

@@ -20,6 +20,23 @@ class Row(NamedTuple):
     where: str
 
 
+class Rows(Protocol):
+    """Rows of texts that can be gone through more than once."""
+
+    @property
+    def width(self) -> int:
+        """Number of text columns."""
+
+    @property
+    def source(self) -> str:
+        """What messages call it."""
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the content."""
+
+
 class BadRows:
     """Stops at the first bad row, or counts the bad rows by reason."""
 

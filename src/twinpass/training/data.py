@@ -7,37 +7,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
 from twinpass.text.positives import WithPositives, choose
-from twinpass.text.rows import Row
+from twinpass.text.rows import Row, Rows
 from twinpass.training.care import lexical_overlap
 
 WINDOW = 16_384  # rows tokenised at a time: texts are never all in memory, only their ids are
 OVERLAP_ROWS = 10_000
 
 Tokenize = Callable[[Sequence[str]], list[list[int]]]
-
-
-class Rows(Protocol):
-    """What training reads: rows of texts that can be gone through more than once."""
-
-    @property
-    def width(self) -> int:
-        """Number of text columns."""
-
-    @property
-    def source(self) -> str:
-        """What messages call it."""
-
-    def __iter__(self) -> Iterator[Row]: ...
-
-    def fingerprint(self) -> str:
-        """Return a SHA-256 of the content."""
 
 
 class InMemory:

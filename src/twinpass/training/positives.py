@@ -9,7 +9,8 @@ import torch
 from twinpass.config import Run
 from twinpass.positive import read_positive
 from twinpass.text import augment
-from twinpass.text.positives import Method, Sentences, WithPositives, one_by_one, take_following
+from twinpass.text.positives import Method, WithPositives, one_by_one, take_following
+from twinpass.text.rows import Rows
 
 _OPERATORS: dict[str, Callable[[int], augment.Operator]] = {
     "crop": augment.crop,
@@ -18,7 +19,7 @@ _OPERATORS: dict[str, Callable[[int], augment.Operator]] = {
 }
 
 
-def add_positives(rows: Sentences, run: Run, *, model: str, device: torch.device) -> WithPositives:
+def add_positives(rows: Rows, run: Run, *, model: str, device: torch.device) -> WithPositives:
     """Return the rows with a positive each, as run.positive says; `model` is where a masked LM comes from."""
     return WithPositives(rows, _choose_method(run, model=model, device=device), seed=run.seed)
 

@@ -17,9 +17,10 @@ from twinpass.encoder.runtime import check_precision, choose_device
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable, explaining
 from twinpass.text.corpus import open_corpus
+from twinpass.text.rows import Rows
 from twinpass.text.views import VIEWS, View, choose_view, shared_dropout
 from twinpass.training import checkpoint
-from twinpass.training.data import Batches, InMemory, Rows, TrainingData, count_rows, read_data
+from twinpass.training.data import Batches, InMemory, TrainingData, count_rows, read_data
 from twinpass.training.generators import restore_states
 from twinpass.training.journal import FILE as LOG
 from twinpass.training.mlm import MaskedLanguageModel

@@ -17,9 +17,9 @@ from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
 from twinpass.registry import Registry
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.run import FilledRun
 from twinpass.training.chunked import Ids, cut_chunks, encode_directly
-from twinpass.training.data import Rows
 from twinpass.training.loop import set_learning_rate
 from twinpass.training.watch import Encode
 

@@ -13,6 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import (
     BASELINES,
     Baseline,
@@ -24,7 +25,7 @@ from twinpass.training.baselines.base import (
 )
 from twinpass.training.baselines.material import Sentences
 from twinpass.training.baselines.run import FilledRun
-from twinpass.training.data import Rows, read_data
+from twinpass.training.data import read_data
 
 NEGATIVES = 7  # to one positive
 # The authors' code: 1e-5, and a fifth of it less after every 500 steps until 2e-6 is left.

@@ -19,6 +19,7 @@ from torch.nn.functional import cross_entropy, normalize
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import InputError
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import (
     BASELINES,
     Baseline,
@@ -30,7 +31,7 @@ from twinpass.training.baselines.base import (
 )
 from twinpass.training.baselines.material import Sentences
 from twinpass.training.baselines.run import FilledRun
-from twinpass.training.data import Rows, read_data
+from twinpass.training.data import read_data
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.processes import Processes
 

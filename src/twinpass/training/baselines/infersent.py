@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from twinpass.encoder.bilstm import BiLstmEncoder
 from twinpass.encoder.static import WordVectors
 from twinpass.errors import ConfigError
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import BASELINES, Baseline, Defaults, Numbers
 from twinpass.training.baselines.material import LabelledPairs
 from twinpass.training.baselines.run import FilledRun
 from twinpass.training.baselines.softmax import make_classifier, softmax_loss
-from twinpass.training.data import Rows, read_data
+from twinpass.training.data import read_data
 
 WIDTH = 2048  # units of the LSTM in each direction
 CLASSIFIER = 512  # units of the classifier's hidden layer

@@ -21,6 +21,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.model import Dense
 from twinpass.encoder.pooling import masked_mean
 from twinpass.errors import ConfigError
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import (
     BASELINES,
     Baseline,
@@ -32,7 +33,7 @@ from twinpass.training.baselines.base import (
 from twinpass.training.baselines.material import Sentences
 from twinpass.training.baselines.run import FilledRun
 from twinpass.training.chunked import Ids, cut_chunks
-from twinpass.training.data import Rows, read_data
+from twinpass.training.data import read_data
 
 WINDOWS = (1, 3, 5)
 

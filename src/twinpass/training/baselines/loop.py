@@ -17,10 +17,11 @@ from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.files import explaining, write_json, writing_folder
 from twinpass.provenance import provenance
 from twinpass.text.corpus import open_corpus
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import BASELINES, Baseline, Numbers
 from twinpass.training.baselines.keeping import Keeper
 from twinpass.training.baselines.run import BaselineResult, BaselineRun, FilledRun
-from twinpass.training.data import Batches, InMemory, Rows
+from twinpass.training.data import Batches, InMemory
 from twinpass.training.events import Event, OnEvent, Started, Stepped, Stopped
 from twinpass.training.journal import Journal
 from twinpass.training.watch import Evaluate

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinpass.errors import InputError
-from twinpass.text.rows import Row
-from twinpass.training.data import Rows
+from twinpass.text.rows import Row, Rows
 
 CLASSES = ("entailment", "neutral", "contradiction")
 # As SNLI and MNLI spell them, as ANLI does, and as numbered releases do.

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from twinpass.encoder.encoder import Encoder
+from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import (
     BASELINES,
     Baseline,
@@ -21,7 +22,7 @@ from twinpass.training.baselines.base import (
 from twinpass.training.baselines.material import LabelledPairs
 from twinpass.training.baselines.run import FilledRun
 from twinpass.training.baselines.softmax import make_classifier, softmax_loss
-from twinpass.training.data import Rows, read_data
+from twinpass.training.data import read_data
 
 
 @BASELINES.register("sbert")

@@ -81,6 +81,7 @@ def _open_lab(
     output: Path,
     wordnet: str | None,
 ) -> Any:
+    from twinpass.encoder.loading import find_folder
     from twinpass.recipes.lab import Lab
     from twinpass.recipes.made_up import make_data, make_encoder
     from twinpass.recipes.scales import SCALES
@@ -95,8 +96,8 @@ def _open_lab(
         )
     if not data.is_dir():
         raise ConfigError(f"no folder {data}. Name the folder of the data with --data.")
-    if size.own_encoder:
-        _check_encoder(encoder, scale)
+    if size.own_encoder:  # refused before any row is tried: each would be left out for it
+        find_folder(size.need_encoder(encoder))
     return Lab(
         scale=size,
         data=data,
@@ -107,18 +108,6 @@ def _open_lab(
         log=console.log,
         on_event=_show_steps(console),
     )
-
-
-def _check_encoder(encoder: str | None, scale: str) -> None:
-    """Refuse a missing encoder before any row is tried: every row of the table would be left out for it."""
-    if encoder is None:
-        raise ConfigError(
-            f"the scale {scale!r} trains one small encoder in place of the paper's: name it with --encoder "
-            "(a folder or a hub name; a near-raw one, such as distilbert-base-cased, shows most)."
-        )
-    from twinpass.encoder.loading import find_folder
-
-    find_folder(encoder)
 
 
 def _check_measured(outcomes: list[Outcome]) -> None:

@@ -8,17 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-import numpy as np
 
 from twinpass.errors import InputError
 from twinpass.files import writing
 from twinpass.registry import Registry
+from twinpass.text.captions import caption_pairs
 from twinpass.text.corpus import open_corpus
-
-if TYPE_CHECKING:
-    from twinpass.text.nli import NLI
+from twinpass.text.nli import NLI, read_nli, sample_rows
 
 Texts = tuple[str, ...]
 TEXTS, LABELLED = ("sent0", "sent1", "hard_neg"), ("premise", "hypothesis", "label")
@@ -49,6 +45,7 @@ class Corpora:
 
     def __init__(self, data: Path, prepared: Path, *, rows: int | None) -> None:
         self.data, self.prepared, self.rows = data, prepared, rows
+        self._read: dict[tuple[str, ...], NLI] = {}
 
     def find(self, kind: str) -> list[Path]:
         """Return the files of a kind of text, or say under which names they are looked for."""
@@ -73,24 +70,18 @@ class Corpora:
 
     def nli_sentences(self, most: int | None) -> list[str]:
         """Return distinct sentences of the NLI text, of every label alike, for a layer to be fitted to."""
-        pairs = self._nli().pairs("all", sample=most, seed=SEED)
-        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
-        if most is None or len(texts) <= most:
-            return texts
-        kept = np.random.default_rng(SEED).choice(len(texts), size=most, replace=False)
-        return [texts[place] for place in np.sort(kept)]
+        pairs = self.nli().pairs("all", sample=most, seed=SEED)
+        return sample_rows(list(dict.fromkeys(text for pair in pairs for text in pair)), most, SEED)
 
-    def _nli(self, *more: str) -> NLI:
-        from twinpass.text.nli import read_nli
-
-        return read_nli([path for kind in ("nli", *more) for path in self.find(kind)])
+    def nli(self, *more: str) -> NLI:
+        """Return the NLI text, with other kinds of it if need be, read once."""
+        if more not in self._read:
+            self._read[more] = read_nli([path for kind in ("nli", *more) for path in self.find(kind)])
+        return self._read[more]
 
     def sample(self, rows: list[Texts]) -> list[Texts]:
         """Keep as many rows as the scale asks for, the same ones every time, in order."""
-        if self.rows is None or len(rows) <= self.rows:
-            return rows
-        kept = np.random.default_rng(SEED).choice(len(rows), size=self.rows, replace=False)
-        return [rows[place] for place in np.sort(kept)]
+        return sample_rows(rows, self.rows, SEED)
 
 
 def _sentences(corpora: Corpora) -> list[Texts]:
@@ -108,17 +99,17 @@ def _lines(corpora: Corpora) -> Iterator[Texts]:
 
 
 def _triplets(corpora: Corpora, *, negatives: str, anli: bool = False) -> list[Texts]:
-    nli = corpora._nli(*(["anli"] if anli else []))
+    nli = corpora.nli(*(["anli"] if anli else []))
     return corpora.sample([*nli.triplets(negatives=negatives, seed=SEED)])
 
 
 def _nli_pairs(corpora: Corpora, *, label: str) -> list[Texts]:
-    return corpora.sample([*corpora._nli().pairs(label)])
+    return corpora.sample([*corpora.nli().pairs(label)])
 
 
 def _labelled(corpora: Corpora) -> list[Texts]:
     """Premise, hypothesis and label, for the softmax objective."""
-    nli = corpora._nli()
+    nli = corpora.nli()
     labels = ("entailment", "neutral", "contradiction")
     return corpora.sample([(*pair, label) for label in labels for pair in nli.pairs(label)])
 
@@ -130,8 +121,6 @@ def _questions(corpora: Corpora) -> list[Texts]:
 
 
 def _captions(corpora: Corpora) -> list[Texts]:
-    from twinpass.text.captions import caption_pairs
-
     (path,) = corpora.find("flickr")
     return corpora.sample([*caption_pairs(path, seed=SEED)])
 

@@ -166,9 +166,7 @@ class Lab:
             return str(self.corpora.find(subject.vectors)[0])
         if not self.scale.own_encoder:
             return subject.encoder
-        if self.encoder is None:
-            raise ConfigError(f"the scale {self.scale.name!r} wants an encoder: name it with --encoder.")
-        return self.encoder
+        return self.scale.need_encoder(self.encoder)
 
     def _run(self, subject: Trained, seed: int) -> Run:
         run = scale_run(

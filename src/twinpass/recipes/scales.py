@@ -33,6 +33,15 @@ class Scale:
         """Tell whether one encoder stands for all of the paper's."""
         return self.name != "paper"
 
+    def need_encoder(self, encoder: str | None) -> str:
+        """Return the encoder that stands for the paper's, or say that one is to be named."""
+        if encoder is None:
+            raise ConfigError(
+                f"the scale {self.name!r} trains one small encoder in place of the paper's: name it with --encoder "
+                "(a folder or a hub name; a near-raw one, such as distilbert-base-cased, shows most)."
+            )
+        return encoder
+
 
 SCALES: Registry[Scale] = Registry("scale")
 PAPER = SCALES.add("paper", Scale(name="paper", says="the paper's own configuration, on a GPU"))
@@ -76,16 +85,11 @@ def scale_run(
     run = run.replace(seed=seed, device=device)
     if not scale.own_encoder:
         return run
-    if encoder is None:
-        raise ConfigError(
-            f"the scale {scale.name!r} trains one small encoder in place of the paper's: name it with --encoder "
-            "(a folder or a hub name; a near-raw one, such as distilbert-base-cased, shows most)."
-        )
     batch = run.batch_size if keeps_batch else min(run.batch_size, scale.batch_size or run.batch_size)
     seen = (scale.steps or 1) * (scale.batch_size or batch)
     steps = max(2, round(seen / batch))
     return run.replace(
-        model=encoder,
+        model=scale.need_encoder(encoder),
         steps=steps,
         batch_size=batch,
         chunk_tokens=CHUNK if batch > CHUNKED_ABOVE else None,

@@ -22,7 +22,7 @@ from twinpass.search.manifest import check_model, read_manifest
 from twinpass.search.numbered import ids_of_texts
 from twinpass.search.segment import Block, Ids, check_vectors
 from twinpass.search.snapshot import Snapshot, open_snapshot
-from twinpass.search.where import Where, parse
+from twinpass.search.where import Where, check_one_choice, parse
 from twinpass.search.writing import Written
 from twinpass.vectors import unit
 
@@ -90,9 +90,7 @@ class Index:
         where: Where = None,
     ) -> int:
         """Remove the rows with these ids, with these texts, or that meet these conditions; return how many."""
-        given = [each for each in (ids, texts, where) if each is not None]
-        if len(given) != 1:
-            raise ConfigError(f"wanted one of ids, texts and where to say what to remove, got {len(given)}.")
+        check_one_choice(ids, texts, where)
         removed = writing.remove(self.folder, lambda now: _chosen(now, ids=ids, texts=texts, where=where))
         self.refresh()
         return removed

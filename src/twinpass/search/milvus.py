@@ -18,7 +18,7 @@ from twinpass.search.milvus_filters import expression
 from twinpass.search.milvus_rows import RowWriter
 from twinpass.search.milvus_store import EFFORT, METRIC, PAGE, State, Store, as_signed, check_kind
 from twinpass.search.segment import Block, Ids, check_vectors, digest_of
-from twinpass.search.where import Where, parse
+from twinpass.search.where import Where, check_one_choice, parse
 from twinpass.search.writing import Written, peek
 from twinpass.vectors import unit
 
@@ -117,9 +117,7 @@ class MilvusIndex:
         where: Where = None,
     ) -> int:
         """Remove the rows with these ids, with these texts, or that meet these conditions; return how many."""
-        given = [each for each in (ids, texts, where) if each is not None]
-        if len(given) != 1:
-            raise ConfigError(f"wanted one of ids, texts and where to say what to remove, got {len(given)}.")
+        check_one_choice(ids, texts, where)
         with self._store.explained():
             self._state = state = _existing(self._store)
             chosen = self._chosen(ids=ids, texts=texts, where=where)

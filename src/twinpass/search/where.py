@@ -44,6 +44,13 @@ class Condition(NamedTuple):
         return stored is not None and self.number is not None and to_number(stored) == self.number
 
 
+def check_one_choice(*choices: object) -> None:
+    """Refuse to remove anything unless exactly one of ids, texts and where says what."""
+    given = [each for each in choices if each is not None]
+    if len(given) != 1:
+        raise ConfigError(f"wanted one of ids, texts and where to say what to remove, got {len(given)}.")
+
+
 def parse(where: Where) -> list[Condition]:
     """Read conditions, all of which must hold; quotes around a value are taken off."""
     given = [where] if isinstance(where, str) else list(where or ())

@@ -44,7 +44,7 @@ class NLI(NamedTuple):
     def pairs(self, label: str = "entailment", *, sample: int | None = None, seed: int = 42) -> list[Pair]:
         """Return the (premise, hypothesis) pairs of one label, or of all; or a sample of so many."""
         labels = choose(label, "pairs", PAIRS)
-        return _sample([pair for name in labels for pair in self.labelled[name]], sample, seed)
+        return sample_rows([pair for name in labels for pair in self.labelled[name]], sample, seed)
 
     def triplets(
         self, *, negatives: str = "contradiction", sample: int | None = None, seed: int = 42
@@ -57,7 +57,7 @@ class NLI(NamedTuple):
             for premise, entailed in self.labelled["entailment"]
             if (found := of_premise.get(premise))
         ]
-        return _sample(made, sample, seed)
+        return sample_rows(made, sample, seed)
 
     def triplets_by_file(self, *, negatives: str = "contradiction") -> list[int]:
         """Return how many triplets each file's entailments make; their negatives may be another file's."""
@@ -96,7 +96,7 @@ def choose(name: str, what: str, known: Mapping[str, tuple[str, ...]]) -> tuple[
     return known[name]
 
 
-def _sample(rows: list[T], count: int | None, seed: int) -> list[T]:
+def sample_rows(rows: list[T], count: int | None, seed: int) -> list[T]:
     """Return so many of the rows, drawn at random and left in order; all where there are not more."""
     if count is None or count >= len(rows):
         return rows

@@ -1,6 +1,7 @@
 """The models that the big tables share."""
 
 from twinpass.config import PRESETS
+from twinpass.recipes.recipe import quoted
 from twinpass.recipes.subjects import (
     BERT,
     ROBERTA,
@@ -17,6 +18,13 @@ from twinpass.recipes.subjects import (
 )
 from twinpass.recipes.tables.table_1 import SIMCSE
 
+SBERT_PAPER, IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
+USE = quoted(
+    "sup/use",
+    "Universal Sentence Encoder",
+    source=SBERT_PAPER,
+    why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
+)
 GLOVE = Words()
 # The paper's row averages the embedding layer and the last; whitening and flow take the first layer and the last.
 BERT_AVERAGE, BERT_FIRST_LAST = Raw(pooler="avg_embeddings_last"), Raw(pooler="avg_first_last")

@@ -1,10 +1,8 @@
 """Table 5: the seven STS tasks, every model of the paper."""
 
-from twinpass.recipes.recipe import Recipe, one_subject, quoted
+from twinpass.recipes.recipe import Recipe, one_subject
 from twinpass.recipes.tables import models as m
 from twinpass.recipes.tables.published import STS_COLUMNS, by_key
-
-_SBERT_PAPER, _IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
 
 RECIPE = Recipe(
     name="table-5",
@@ -13,11 +11,11 @@ RECIPE = Recipe(
     columns=STS_COLUMNS,
     protocol="seven STS tasks, test, Spearman x 100, all, no regressor",
     rows=(
-        one_subject("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=_SBERT_PAPER),
+        one_subject("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=m.SBERT_PAPER),
         one_subject("unsup/bert", "BERT-base (first-last avg.)", m.BERT_AVERAGE),
         one_subject("unsup/bert-flow", "BERT-base-flow", m.on_nli("flow", m.BERT_FIRST_LAST)),
         one_subject("unsup/bert-whitening", "BERT-base-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
-        one_subject("unsup/is-bert", "IS-BERT-base", m.IS_BERT, source=_IS_BERT_PAPER),
+        one_subject("unsup/is-bert", "IS-BERT-base", m.IS_BERT, source=m.IS_BERT_PAPER),
         one_subject("unsup/ct-bert", "CT-BERT-base", m.CT_BERT),
         one_subject("unsup/simcse-bert", "SimCSE-BERT-base", m.SIMCSE),
         one_subject("unsup/roberta", "RoBERTa-base (first-last avg.)", m.ROBERTA_AVERAGE),
@@ -27,19 +25,14 @@ RECIPE = Recipe(
         one_subject("unsup/declutr", "DeCLUTR-RoBERTa-base", m.DECLUTR),
         one_subject("unsup/simcse-roberta", "SimCSE-RoBERTa-base", m.SIMCSE_ROBERTA),
         one_subject("unsup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SIMCSE_ROBERTA_LARGE),
-        one_subject("sup/infersent", "InferSent-GloVe", m.INFERSENT, source=_SBERT_PAPER),
-        quoted(
-            "sup/use",
-            "Universal Sentence Encoder",
-            source=_SBERT_PAPER,
-            why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
-        ),
-        one_subject("sup/sbert", "SBERT-base", m.SBERT, source=_SBERT_PAPER),
+        one_subject("sup/infersent", "InferSent-GloVe", m.INFERSENT, source=m.SBERT_PAPER),
+        m.USE,
+        one_subject("sup/sbert", "SBERT-base", m.SBERT, source=m.SBERT_PAPER),
         one_subject("sup/sbert-flow", "SBERT-base-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
         one_subject("sup/sbert-whitening", "SBERT-base-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
         one_subject("sup/ct-sbert", "CT-SBERT-base", m.CT_SBERT),
         one_subject("sup/simcse-bert", "SimCSE-BERT-base", m.SUP_SIMCSE),
-        one_subject("sup/sroberta", "SRoBERTa-base", m.SROBERTA, source=_SBERT_PAPER),
+        one_subject("sup/sroberta", "SRoBERTa-base", m.SROBERTA, source=m.SBERT_PAPER),
         one_subject(
             "sup/sroberta-whitening", "SRoBERTa-base-whitening", m.on_nli("whitening", m.SROBERTA_FIRST_LAST)
         ),

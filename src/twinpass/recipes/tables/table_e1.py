@@ -4,8 +4,6 @@ from twinpass.recipes.recipe import Recipe, one_subject, quoted
 from twinpass.recipes.tables import models as m
 from twinpass.recipes.tables.published import TRANSFER_COLUMNS, by_key
 
-_SBERT_PAPER, _IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
-
 RECIPE = Recipe(
     name="table-e1",
     title="Transfer tasks",
@@ -13,30 +11,25 @@ RECIPE = Recipe(
     columns=TRANSFER_COLUMNS,
     protocol="seven transfer tasks, logistic regression on frozen vectors, test accuracy in per cent",
     rows=(
-        one_subject("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=_SBERT_PAPER),
+        one_subject("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=m.SBERT_PAPER),
         quoted(
             "unsup/skip-thought",
             "Skip-thought",
-            source=_IS_BERT_PAPER,
+            source=m.IS_BERT_PAPER,
             why="its books are no longer given out; any encoder can be judged with `twinpass evaluate`",
         ),
-        one_subject("unsup/bert-avg", "Avg. BERT embeddings", m.BERT_LAST, source=_SBERT_PAPER),
-        one_subject("unsup/bert-cls", "BERT-[CLS] embedding", m.BERT_CLS, source=_SBERT_PAPER),
-        one_subject("unsup/is-bert", "IS-BERT-base", m.IS_BERT, source=_IS_BERT_PAPER),
+        one_subject("unsup/bert-avg", "Avg. BERT embeddings", m.BERT_LAST, source=m.SBERT_PAPER),
+        one_subject("unsup/bert-cls", "BERT-[CLS] embedding", m.BERT_CLS, source=m.SBERT_PAPER),
+        one_subject("unsup/is-bert", "IS-BERT-base", m.IS_BERT, source=m.IS_BERT_PAPER),
         one_subject("unsup/simcse-bert", "SimCSE-BERT-base", m.SIMCSE),
         one_subject("unsup/simcse-bert-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE)),
         one_subject("unsup/simcse-roberta", "SimCSE-RoBERTa-base", m.SIMCSE_ROBERTA),
         one_subject("unsup/simcse-roberta-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE_ROBERTA)),
         one_subject("unsup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SIMCSE_ROBERTA_LARGE),
         one_subject("unsup/simcse-roberta-large-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE_ROBERTA_LARGE)),
-        one_subject("sup/infersent", "InferSent-GloVe", m.INFERSENT, source=_SBERT_PAPER),
-        quoted(
-            "sup/use",
-            "Universal Sentence Encoder",
-            source=_SBERT_PAPER,
-            why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
-        ),
-        one_subject("sup/sbert", "SBERT-base", m.SBERT, source=_SBERT_PAPER),
+        one_subject("sup/infersent", "InferSent-GloVe", m.INFERSENT, source=m.SBERT_PAPER),
+        m.USE,
+        one_subject("sup/sbert", "SBERT-base", m.SBERT, source=m.SBERT_PAPER),
         one_subject("sup/simcse-bert", "SimCSE-BERT-base", m.SUP_SIMCSE),
         one_subject("sup/simcse-bert-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE)),
         one_subject("sup/sroberta", "SRoBERTa-base", m.SROBERTA),

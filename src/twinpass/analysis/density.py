@@ -30,8 +30,11 @@ class Group:
         return f"{self.low:g}–{self.high:g}"
 
 
-def measure_densities(cosines: NDArray[np.float64], gold: NDArray[np.float64], scale: Scale) -> list[Group]:
-    """Cut the gold scale into five equal parts and estimate the cosine's density in each."""
+def measure_densities(
+    cosines: NDArray[np.float64], gold: NDArray[np.float64], scale: Scale | None = None
+) -> list[Group]:
+    """Cut the gold scale (by default the one these scores span) into five parts and estimate the density in each."""
+    scale = scale or Scale(float(gold.min()), float(gold.max()))
     edges = np.linspace(scale.low, scale.high, GROUPS + 1)
     place = np.clip(np.searchsorted(edges, gold, side="left") - 1, 0, GROUPS - 1)
     return [

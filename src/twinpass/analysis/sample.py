@@ -11,12 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from twinpass.equations import POSITIVE_SHARE
 from twinpass.errors import InputError
 from twinpass.text.corpus import Corpus, Row
 
 MOST_TEXTS = 10_000
-# Of a scale's top: pairs scored above 4 of 5 are the positives of alignment (the paper, section 7).
-POSITIVE_SHARE = 0.8
 
 
 class Scale(NamedTuple):

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from twinpass.errors import InputError
 from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
 
 if TYPE_CHECKING:
@@ -24,21 +23,11 @@ _END = re.compile(r"""(?<=[.!?)"']) """)
 
 def open_dev(source: str) -> ScoredPairs | PairRetrieval:
     """Return the dev set behind a name."""
-    from twinpass.evaluation.dev import PairRetrieval, ScoredPairs
-    from twinpass.text.corpus import open_corpus
+    from twinpass.evaluation.dev import PairRetrieval, read_dev
 
     if _is_built_in(source):
         return PairRetrieval(_held_out(source)[:MOST_CANDIDATES], source=f"the held-out part of {source}")
-    corpus = open_corpus(source)
-    rows: list[Any] = [(row.texts, row.score) for row in corpus]
-    if corpus.width != 2:
-        raise InputError(
-            f"{source} has {corpus.width} text column(s); a dev set has two, and a score if it is to be correlated."
-        )
-    pairs = [texts for texts, _ in rows]
-    if not corpus.scored:
-        return PairRetrieval(pairs, source=source)
-    return ScoredPairs(pairs, [score for _, score in rows], source=source)
+    return read_dev(source)
 
 
 def split_documentation(source: str) -> tuple[Rows, Pairs]:

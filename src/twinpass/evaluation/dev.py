@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twinpass.equations import alignment, uniformity
+from twinpass.equations import POSITIVE_SHARE, alignment, uniformity
 from twinpass.errors import InputError
 from twinpass.evaluation.correlation import cosine_scores, pearson, spearman
 from twinpass.evaluation.retrieval import score_retrieval
 from twinpass.evaluation.sts import Encode
+from twinpass.text.corpus import open_corpus
 
 Vectors = NDArray[np.float32]
-
-# Of a scale's top: STS-B pairs scored above 4 of 5 are positives (the paper, footnote to Figure 2).
-POSITIVE_SHARE = 0.8
 
 
 class ScoredPairs:
@@ -39,16 +39,31 @@ class ScoredPairs:
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Encode every distinct sentence once and score."""
-        texts = list(dict.fromkeys(text for pair in self.pairs for text in pair))
-        row = {text: place for place, text in enumerate(texts)}
-        vectors = encode(texts)
-        left, right = (vectors[[row[pair[side]] for pair in self.pairs]] for side in (0, 1))
+        left, right, vectors = self._encode(encode)
         cosines = cosine_scores(left, right)
         return {
             "score": 100 * spearman(cosines, self.gold),
             "pearson": 100 * pearson(cosines, self.gold),
             **geometry(left[self.positives], right[self.positives], vectors),
         }
+
+    @property
+    def texts(self) -> list[str]:
+        """Every distinct sentence."""
+        return list(dict.fromkeys(text for pair in self.pairs for text in pair))
+
+    def cosines(self, encode: Encode) -> NDArray[np.float64]:
+        """Return the cosine of each pair."""
+        left, right, _ = self._encode(encode)
+        return cosine_scores(left, right)
+
+    def _encode(self, encode: Encode) -> tuple[Vectors, Vectors, Vectors]:
+        """Return the vectors of both sides of the pairs, and those of the distinct sentences."""
+        texts = self.texts
+        row = {text: place for place, text in enumerate(texts)}
+        vectors = encode(texts)
+        left, right = (vectors[[row[pair[side]] for pair in self.pairs]] for side in (0, 1))
+        return left, right, vectors
 
 
 class PairRetrieval:
@@ -79,6 +94,20 @@ class PairRetrieval:
             "mrr": 100 * found.mrr,
             **geometry(left, right, vectors),
         }
+
+
+def read_dev(source: str | Path, *, name: str | None = None) -> ScoredPairs | PairRetrieval:
+    """Read pairs of texts: to be correlated where they have scores, to be retrieved where not."""
+    corpus = open_corpus(source)
+    if corpus.width != 2:
+        raise InputError(
+            f"{source} has {corpus.width} text column(s); a dev set has two, and a score if it is to be correlated."
+        )
+    rows: list[Any] = [(row.texts, row.score) for row in corpus]
+    pairs = [texts for texts, _ in rows]
+    if not corpus.scored:
+        return PairRetrieval(pairs, source=name or str(source))
+    return ScoredPairs(pairs, [score for _, score in rows], source=name or str(source))
 
 
 def geometry(left: Vectors, right: Vectors, everything: Vectors) -> dict[str, float]:

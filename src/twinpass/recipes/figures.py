@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from twinpass.analysis.figures.parts import legend, line, one_panel, panels
+from twinpass.analysis.density import measure_densities
+from twinpass.analysis.figures.density import draw_densities
+from twinpass.analysis.figures.geometry import AVERAGE, Point, draw_geometry
+from twinpass.analysis.figures.parts import or_nan, panels
+from twinpass.analysis.figures.spectrum import draw_spectra
 from twinpass.analysis.figures.training import trajectory_figure
 from twinpass.analysis.style import MARKERS, Theme
 from twinpass.analysis.svg import Drawing
 from twinpass.analysis.trajectory import RunLog
-from twinpass.recipes.reproduce import Outcome, RowOutcome
+from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 ROW = 0.2  # inches a row takes
-GRID = np.linspace(-0.2, 1.0, 121)
+MOST_PANELS = 2  # of a wider table the last column is drawn: its average
 
 
 def draw_outcome(outcome: Outcome) -> Drawing | None:
@@ -33,36 +42,50 @@ def _drawing(outcome: Outcome, draw: Callable[[Theme], Figure]) -> Drawing:
 
 
 def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    """Each row's numbers in the last column that was measured: ours with the deviation over seeds, and the paper's."""
+    """Each row's numbers, ours with the deviation over seeds and the paper's: a panel a column, or the last of many."""
     columns = [c for c in outcome.recipe.columns if any(row.cells[c].ours for row in rows)]
-    column = columns[-1]
-    rows = [row for row in rows if row.cells[column].ours]
+    columns = columns if len(columns) <= MOST_PANELS else columns[-1:]
+    rows = [row for row in rows if any(row.cells[c].ours for c in columns)]
 
     def draw(theme: Theme) -> Figure:
-        figure, axes = one_panel(height=0.6 + ROW * len(rows))
-        places = np.arange(len(rows))[::-1]
-        cells = [row.cells[column] for row in rows]
-        means = [cell.mean for cell in cells]
-        axes.errorbar(
-            means,  # type: ignore[arg-type]
-            places,
-            xerr=[cell.deviation or 0.0 for cell in cells],
-            fmt=MARKERS[0],
-            color=theme.series[0],
-            label=f"ours ({outcome.scale})",
-            markersize=4,
-        )
-        printed = [(c.paper, place) for c, place in zip(cells, places, strict=True) if c.paper is not None]
-        if printed:
-            x, y = zip(*printed, strict=True)
-            axes.scatter(x, y, marker=MARKERS[3], s=20, color=theme.series[1], label="paper")
-        axes.set_yticks(places, [row.row.label.strip() for row in rows])
-        axes.set_xlabel(outcome.recipe.columns[column])
-        axes.margins(y=0.08)
-        legend(figure, axes, handle=1.2)
+        height = 0.6 + ROW * len(rows)
+        figure, axes = panels(len(columns), height=height, single=height, same_rows=True)
+        for column, panel in zip(columns, axes, strict=False):
+            _draw_dots(panel, [row.cells[column] for row in rows], theme)
+            panel.set_xlabel(outcome.recipe.columns[column])
+            panel.set_yticks(range(len(rows)), [row.row.label.strip() for row in rows])
+        handles = [
+            Line2D(
+                [],
+                [],
+                marker=MARKERS[0],
+                color=theme.series[0],
+                linestyle="",
+                label=f"ours ({outcome.scale})",
+            ),
+            Line2D([], [], marker=MARKERS[3], color=theme.series[1], linestyle="", label="paper"),
+        ]
+        figure.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.2)
         return figure
 
     return _drawing(outcome, draw)
+
+
+def _draw_dots(axes: Axes, cells: list[Cell], theme: Theme) -> None:
+    for place, cell in enumerate(cells):
+        if cell.mean is not None:
+            axes.errorbar(
+                cell.mean,
+                place,
+                xerr=cell.deviation or 0.0,
+                fmt=MARKERS[0],
+                color=theme.series[0],
+                markersize=4,
+            )
+        if cell.paper is not None:
+            axes.scatter(cell.paper, place, marker=MARKERS[3], s=20, color=theme.series[1])
+    axes.margins(x=0.08)
+    axes.set_ylim(len(cells) - 0.4, -0.6)  # the first row above
 
 
 def _trajectory(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
@@ -75,66 +98,27 @@ def _trajectory(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
 
 
 def _geometry(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    def draw(theme: Theme) -> Figure:
-        figure, axes = one_panel(height=2.3)
-        averages = [row.cells["avg"].mean or 0.0 for row in rows]
-        for place, row in enumerate(rows):
-            drawn = axes.scatter(
-                row.cells["uniformity"].mean or 0.0,
-                row.cells["alignment"].mean or 0.0,
-                c=np.array([averages[place]]),
-                cmap=theme.sequential,
-                vmin=min(averages),
-                vmax=max(averages),
-                marker=MARKERS[place % len(MARKERS)],
-                edgecolors=theme.ink,
-                linewidths=0.6,
-                s=36,
-                zorder=3,
-                label=f"{row.row.label} ({averages[place]:.1f})",
-            )
-        figure.colorbar(drawn, ax=axes, pad=0.02, aspect=28).set_label("Avg. STS")
-        axes.set_xlabel("uniformity (lower is better)")
-        axes.set_ylabel("alignment (lower is better)")
-        axes.margins(0.12)
-        legend(figure, axes, handle=1.0)
-        return figure
-
-    return _drawing(outcome, draw)
+    points = [
+        Point(
+            row.row.label, *(or_nan(row.cells[column].mean) for column in ("uniformity", "alignment", "avg"))
+        )
+        for row in rows
+    ]
+    return _drawing(outcome, partial(draw_geometry, points, AVERAGE))
 
 
 def _spectrum(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    def draw(theme: Theme) -> Figure:
-        figure, axes = one_panel(height=2.3)
-        for place, row in enumerate(rows):
-            curve = _first(row)["curve"]
-            axes.plot(range(1, len(curve) + 1), curve, label=row.row.label, **line(theme, place))
-        axes.set_yscale("log")
-        axes.set_ylim(bottom=1e-3)
-        axes.set_xlabel("singular value, the largest first")
-        axes.set_ylabel("divided by the largest")
-        legend(figure, axes)
-        return figure
-
-    return _drawing(outcome, draw)
+    curves = {row.row.label: np.asarray(_first(row)["curve"]) for row in rows}
+    return _drawing(outcome, partial(draw_spectra, curves))
 
 
 def _densities(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    """Cosines of the pairs in five groups of gold score, a panel a model, as histograms above each other."""
-
-    def draw(theme: Theme) -> Figure:
-        figure, axes = panels(len(rows), height=1.7, single=2.3, alike=True)
-        for row, panel in zip(rows, axes, strict=False):
-            for group in range(5):
-                counts, edges = np.histogram(_first(row)[f"group{group}"], bins=GRID[::3], density=True)
-                middle = (edges[:-1] + edges[1:]) / 2
-                height = group + 0.9 * counts / max(counts.max(), 1e-9)
-                panel.fill_between(middle, group, height, color=theme.series[group], alpha=0.7, linewidth=0)
-            panel.set_title(row.row.label)
-            panel.set_yticks(range(5), [f"{group} to {group + 1}" for group in range(5)])
-        return figure
-
-    return _drawing(outcome, draw)
+    found = {row.row.label: _first(row) for row in rows}
+    groups = {
+        name: measure_densities(np.asarray(pairs["cosines"]), np.asarray(pairs["gold"]))
+        for name, pairs in found.items()
+    }
+    return _drawing(outcome, partial(draw_densities, groups))
 
 
 def _first(row: RowOutcome) -> dict[str, Any]:

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.config import Run
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.cache import Cache
-from twinpass.evaluation.dev import ScoredPairs
+from twinpass.evaluation.dev import ScoredPairs, read_dev
 from twinpass.evaluation.evaluate import make_jobs
 from twinpass.evaluation.jobs import Job, Settings
 from twinpass.evaluation.models import Model, open_model
@@ -26,7 +26,6 @@ from twinpass.recipes.corpora import Corpora
 from twinpass.recipes.scales import Scale, scale_run
 from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
-from twinpass.text.corpus import open_corpus
 from twinpass.training.events import OnEvent
 from twinpass.training.loop import train
 
@@ -80,9 +79,10 @@ class Lab:
     def dev(self) -> ScoredPairs:
         """STS-B's development set."""
         path = find_root(self.senteval) / "STS" / "STSBenchmark" / "sts-dev.csv"
-        rows = [row for row in open_corpus(path) if row.score is not None]
-        pairs = [(row.texts[0], row.texts[1]) for row in rows]
-        return ScoredPairs(pairs, [float(row.score or 0) for row in rows], source="STS-B dev")
+        found = read_dev(path, name="STS-B dev")
+        if not isinstance(found, ScoredPairs):
+            raise InputError(f"{path} has no scores; STS-B's own file is wanted.")
+        return found
 
     def jobs(self, tasks: str, *, regressor: bool = False) -> list[Job]:
         """Return the evaluation tasks of a group, read once."""

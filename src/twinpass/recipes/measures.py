@@ -33,8 +33,7 @@ MEASURES: Registry[Measure] = Registry("measure")
 @MEASURES.register("stsb-dev")
 def stsb_dev(lab: Lab, subject: Subject, seed: int) -> Found:
     """Spearman x 100 on STS-B's development set, with alignment and uniformity there."""
-    texts = [text for pair in lab.dev.pairs for text in pair]
-    scores = lab.dev(lab.model(subject, seed, texts=texts).encode)
+    scores = lab.dev(lab.model(subject, seed, texts=lab.dev.texts).encode)
     return Found({"stsb": scores["score"]}, more=scores)
 
 
@@ -103,7 +102,7 @@ def spectrum(lab: Lab, subject: Subject, seed: int) -> Found:
     """Singular values of STS-B's sentence vectors, the largest scaled to 1, and how many hold half of their sum."""
     from twinpass.analysis.spectrum import measure_spectrum
 
-    texts = list(dict.fromkeys(text for pair in lab.dev.pairs for text in pair))
+    texts = lab.dev.texts
     found = measure_spectrum(np.asarray(lab.model(subject, seed, texts=texts).encode(texts)))
     values = found.normalised
     half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
@@ -115,17 +114,15 @@ def spectrum(lab: Lab, subject: Subject, seed: int) -> Found:
 
 @MEASURES.register("densities")
 def densities(lab: Lab, subject: Subject, seed: int) -> Found:
-    """Cosines of STS-B's pairs in five groups of gold score: the mean of each group."""
-    texts = [text for pair in lab.dev.pairs for text in pair]
-    encode = lab.model(subject, seed, texts=texts).encode
-    left, right = (np.asarray(encode([pair[side] for pair in lab.dev.pairs])) for side in (0, 1))
-    from twinpass.evaluation.correlation import cosine_scores
+    """Cosines of STS-B's pairs in five groups of gold score: the median of each group."""
+    from twinpass.analysis.density import measure_densities
 
-    cosines, gold = cosine_scores(left, right), np.asarray(lab.dev.gold)
-    group = np.minimum((gold / max(gold) * 5).astype(int), 4)
-    groups = {f"group{place}": cosines[group == place] for place in range(5)}
-    means = {name: float(values.mean()) for name, values in groups.items() if len(values)}
-    return Found(means, more={name: values.tolist() for name, values in groups.items()})
+    cosines = lab.dev.cosines(lab.model(subject, seed, texts=lab.dev.texts).encode)
+    groups = measure_densities(cosines, np.asarray(lab.dev.gold))
+    medians = {
+        f"group{n}": group.quartiles[1] for n, group in enumerate(groups) if group.quartiles is not None
+    }
+    return Found(medians, more={"cosines": cosines.tolist(), "gold": lab.dev.gold})
 
 
 @MEASURES.register("retrieval")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
@@ -22,25 +23,29 @@ OVERLAP = 1.35  # how high the highest ridge is, in distances between ridges
 
 def density_figure(sample: Sample, analyses: Sequence[Analysis]) -> Drawing:
     """Draw a panel of ridges for each model that has densities."""
-
-    def draw(theme: Theme) -> Figure:
-        figure, axes = panels(len(analyses), height=1.8, single=2.6, alike=True)
-        for each, panel in zip(analyses, axes, strict=False):
-            _draw_ridges(panel, each, theme)
-        figure.supxlabel("cosine similarity of the pair", fontsize=8)
-        figure.supylabel("gold score", fontsize=8)
-        return figure
-
+    groups = {each.name: each.densities or [] for each in analyses}
     count = 0 if sample.gold is None else len(sample.gold)
     caption = (
         f"Density of the cosine of {count:,} pairs in five groups of gold score (Gaussian kernel, Scott's rule; one "
         f"scale within a panel; ticks mark medians). {sentence(sample.protocol)}"
     )
-    return Drawing(name="density", title="Cosine by gold score", caption=caption, draw=draw)
+    return Drawing(
+        name="density", title="Cosine by gold score", caption=caption, draw=partial(draw_densities, groups)
+    )
 
 
-def _draw_ridges(axes: Axes, analysis: Analysis, theme: Theme) -> None:
-    groups = analysis.densities or []
+def draw_densities(groups: Mapping[str, Sequence[Group]], theme: Theme) -> Figure:
+    """Draw a panel of ridges for each model, the groups of lowest gold score below."""
+    figure, axes = panels(len(groups), height=1.8, single=2.6, alike=True)
+    for (name, ridges), panel in zip(groups.items(), axes, strict=False):
+        _draw_ridges(panel, name, ridges, theme)
+        panel.set_xlim(min(-0.25, *(_lowest(each) - 0.05 for each in groups.values())), 1.0)
+    figure.supxlabel("cosine similarity of the pair", fontsize=8)
+    figure.supylabel("gold score", fontsize=8)
+    return figure
+
+
+def _draw_ridges(axes: Axes, name: str, groups: Sequence[Group], theme: Theme) -> None:
     peak = max((float(group.density.max()) for group in groups if group.density is not None), default=1.0)
     for place, group in enumerate(groups):
         if group.density is not None:
@@ -52,11 +57,10 @@ def _draw_ridges(axes: Axes, analysis: Analysis, theme: Theme) -> None:
         if group.quartiles is not None:
             median = group.quartiles[1]
             axes.plot([median, median], [place, place + 0.3], color=theme.ink, linewidth=1.3, zorder=30)
-            add_hover(axes, [median], [place + 0.15], [_tip(analysis.name, group)])
+            add_hover(axes, [median], [place + 0.15], [_tip(name, group)])
     axes.set_yticks(range(len(groups)), [group.name for group in groups])
-    axes.set_xlim(min(-0.25, _lowest(groups) - 0.05), 1.0)
     axes.set_ylim(-0.15, len(groups) - 1 + OVERLAP + 0.15)
-    axes.set_title(short(analysis.name, 25), loc="left", fontsize=6.5)
+    axes.set_title(short(name, 25), loc="left", fontsize=6.5)
     axes.grid(axis="y", visible=False)
 
 

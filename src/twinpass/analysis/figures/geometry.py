@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -19,73 +20,84 @@ AVERAGE = "Avg. STS (Spearman × 100)"
 HERE = "Spearman × 100 on these pairs"
 
 
+class Point(NamedTuple):
+    """A model between uniformity and alignment, with the score that gives it its colour; NaN if unknown."""
+
+    name: str
+    uniformity: float
+    alignment: float
+    score: float
+
+
 def geometry_figure(sample: Sample, analyses: Sequence[Analysis], averages: Mapping[str, float]) -> Drawing:
     """Draw models with an alignment, coloured by average STS where known, else by Spearman on these pairs."""
     label, values = AVERAGE, [averages.get(each.name, math.nan) for each in analyses]
     if not any(map(math.isfinite, values)):
         label, values = HERE, [or_nan(each.geometry.spearman) for each in analyses]
 
-    def draw(theme: Theme) -> Figure:
-        figure, axes = one_panel(height=2.3)
-        x = [each.geometry.uniformity for each in analyses]
-        y = [or_nan(each.geometry.alignment) for each in analyses]
-        names = [_with_score(each.name, value) for each, value in zip(analyses, values, strict=True)]
-        coloured = _scatter(axes, x, y, values, names, theme)
-        tips = [_tip(each, value, label) for each, value in zip(analyses, values, strict=True)]
-        add_hover(axes, x, y, tips)
-        axes.set_xlabel("uniformity $\\ell_{uniform}$ (lower is better)")
-        axes.set_ylabel("alignment $\\ell_{align}$ (lower is better)")
-        if coloured is not None:
-            bar = figure.colorbar(coloured, ax=axes, pad=0.02, aspect=28)
-            bar.set_label(label)
-            bar.outline.set_visible(False)
-        axes.margins(0.12)
-        legend(figure, axes, handle=1.0)
-        return figure
-
+    points = [
+        Point(each.name, each.geometry.uniformity, or_nan(each.geometry.alignment), value)
+        for each, value in zip(analyses, values, strict=True)
+    ]
     caption = (
         "Alignment (Eq. 2) and uniformity (Eq. 3, t = 2) of unit vectors; lower is better for both. Alignment over "
         f"{analyses[0].geometry.positives:,} positive pairs, uniformity over all pairs of {sample.protocol}. "
         f"Colour and numbers in brackets: {label}; grey: not known."
     )
-    return Drawing(name="geometry", title="Alignment and uniformity", caption=caption, draw=draw)
+    return Drawing(
+        name="geometry",
+        title="Alignment and uniformity",
+        caption=caption,
+        draw=partial(draw_geometry, points, label),
+    )
 
 
-def _scatter(
-    axes: Any,
-    x: Sequence[float],
-    y: Sequence[float],
-    values: Sequence[float],
-    names: Sequence[str],
-    theme: Theme,
-) -> Any:
+def draw_geometry(points: Sequence[Point], label: str, theme: Theme) -> Figure:
+    """Draw a point for each model; the label says what the scores are."""
+    figure, axes = one_panel(height=2.3)
+    coloured = _scatter(axes, points, theme)
+    tips = [_tip(point, label) for point in points]
+    add_hover(axes, [point.uniformity for point in points], [point.alignment for point in points], tips)
+    axes.set_xlabel("uniformity $\\ell_{uniform}$ (lower is better)")
+    axes.set_ylabel("alignment $\\ell_{align}$ (lower is better)")
+    if coloured is not None:
+        bar = figure.colorbar(coloured, ax=axes, pad=0.02, aspect=28)
+        bar.set_label(label)
+        bar.outline.set_visible(False)
+    axes.margins(0.12)
+    legend(figure, axes, handle=1.0)
+    return figure
+
+
+def _scatter(axes: Any, points: Sequence[Point], theme: Theme) -> Any:
     """Draw the points, each with a marker of its own; return one that a colour bar can go by."""
-    known = [value for value in values if math.isfinite(value)]
+    known = [point.score for point in points if math.isfinite(point.score)]
     coloured = None
-    for place, value in enumerate(values):
+    for place, point in enumerate(points):
+        scored = math.isfinite(point.score)
         style: dict[str, Any] = {"c": theme.faint}
-        if math.isfinite(value):
-            style = {"c": np.array([value]), "cmap": theme.sequential, "vmin": min(known), "vmax": max(known)}
+        if scored:
+            style = {
+                "c": np.array([point.score]),
+                "cmap": theme.sequential,
+                "vmin": min(known),
+                "vmax": max(known),
+            }
         drawn = axes.scatter(
-            x[place],
-            y[place],
+            point.uniformity,
+            point.alignment,
             s=36,
             marker=MARKERS[place % len(MARKERS)],
             edgecolors=theme.ink,
             linewidths=0.6,
             zorder=3,
-            label=names[place],
+            label=short(point.name, 38) + (f" ({point.score:.1f})" if scored else ""),
             **style,
         )
-        coloured = drawn if math.isfinite(value) and min(known) < max(known) else coloured
+        coloured = drawn if scored and min(known) < max(known) else coloured
     return coloured
 
 
-def _tip(each: Analysis, value: float, label: str) -> str:
-    score = f", {label} {value:.2f}" if math.isfinite(value) else ""
-    found = each.geometry
-    return f"{each.name}: uniformity {found.uniformity:.3f}, alignment {or_nan(found.alignment):.3f}{score}"
-
-
-def _with_score(name: str, value: float) -> str:
-    return short(name, 38) + (f" ({value:.1f})" if math.isfinite(value) else "")
+def _tip(point: Point, label: str) -> str:
+    score = f", {label} {point.score:.2f}" if math.isfinite(point.score) else ""
+    return f"{point.name}: uniformity {point.uniformity:.3f}, alignment {point.alignment:.3f}{score}"

@@ -22,13 +22,18 @@ def one_panel(*, height: float) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def panels(count: int, *, height: float, single: float, alike: bool = False) -> tuple[Figure, Iterator[Axes]]:
-    """Return a figure with two panels a row, each so high, or one panel of height `single`."""
+def panels(
+    count: int, *, height: float, single: float, alike: bool = False, same_rows: bool = False
+) -> tuple[Figure, Iterator[Axes]]:
+    """Return a figure with two panels a row, each so high, or one panel of height `single`.
+
+    Panels that are alike share both scales; with the same rows, only the one that runs up.
+    """
     columns = min(2, count)
     rows = math.ceil(count / columns)
     total = single if count == 1 else height * rows
     figure = Figure(figsize=(COLUMN, total))
-    grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=alike, sharey=alike)
+    grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=alike, sharey=alike or same_rows)
     for spare in grid.flat[count:]:
         spare.set_visible(False)
     for panel in grid.flat if alike else ():

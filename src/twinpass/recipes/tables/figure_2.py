@@ -1,7 +1,7 @@
 """Figure 2: the path between alignment and uniformity, every 10 steps of training."""
 
 from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables.table_1 import DELETE_ONE, SIMCSE
+from twinpass.recipes.tables.models import DELETE_ONE, SIMCSE
 from twinpass.recipes.tables.table_3 import FIXED, NO_DROPOUT
 
 RECIPE = Recipe(

@@ -8,7 +8,7 @@ RECIPE = Recipe(
     title="Cosines by gold score",
     measure="densities",
     columns={f"group{place}": f"gold {place} to {place + 1}" for place in range(5)},
-    protocol="STS-B dev, mean cosine of the pairs in each of five groups of gold score",
+    protocol="STS-B dev, median cosine of the pairs in each of five groups of gold score",
     rows=(
         one_subject("bert", "Avg. BERT", m.BERT_AVERAGE),
         one_subject("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),

@@ -1,7 +1,7 @@
 """The models that the big tables share."""
 
 from twinpass.config import PRESETS
-from twinpass.recipes.recipe import quoted
+from twinpass.recipes.recipe import Row, one_subject, quoted
 from twinpass.recipes.subjects import (
     BERT,
     ROBERTA,
@@ -16,7 +16,6 @@ from twinpass.recipes.subjects import (
     supervised,
     unsupervised,
 )
-from twinpass.recipes.tables.table_1 import SIMCSE
 
 SBERT_PAPER, IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
 USE = quoted(
@@ -26,6 +25,9 @@ USE = quoted(
     why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
 )
 GLOVE = Words()
+# Followed every 10 steps, for Figure 2 shows the same runs.
+SIMCSE = unsupervised(track_geometry=10)
+DELETE_ONE = unsupervised(positive="delete-one", view="pairs", track_geometry=10)
 # The paper's row averages the embedding layer and the last; whitening and flow take the first layer and the last.
 BERT_AVERAGE, BERT_FIRST_LAST = Raw(pooler="avg_embeddings_last"), Raw(pooler="avg_first_last")
 ROBERTA_AVERAGE = Raw(pooler="avg_embeddings_last", encoder=ROBERTA)
@@ -48,6 +50,20 @@ def on_nli(layer: str, of: Subject) -> Fitted:
     return Fitted(of=of, layer="flow" if layer == "flow" else "whitening", on="nli")
 
 
+def four_layers(key: str, label: str, of: Subject, *, source: str = "") -> tuple[Row, ...]:
+    """Flow and whitening, each fitted to NLI sentences and to those that are judged; `label` has a place for it."""
+    return tuple(
+        one_subject(
+            f"{key}-{layer}-{on}",
+            label.format(f"{layer} ({'NLI' if on == 'nli' else on})"),
+            Fitted(of=of, layer=layer, on=on),
+            source=source,
+        )
+        for layer in ("flow", "whitening")
+        for on in ("nli", "target")
+    )
+
+
 def preset(name: str, model: str) -> Trained:
     """SimCSE by a column of Table A.1."""
     make = unsupervised if name.startswith("unsup") else supervised
@@ -66,33 +82,3 @@ NEXT_3 = unsupervised("wiki-documents", positive="next:3", view="pairs")
 def with_mlm(simcse: Trained) -> Trained:
     """The same run with the MLM loss at the weight of Table E.1."""
     return Trained(run=simcse.run.replace(mlm_weight=0.1, track_geometry=None), corpus=simcse.corpus)
-
-
-__all__ = [
-    "BERT_AVERAGE",
-    "BERT_CLS",
-    "BERT_FIRST_LAST",
-    "BERT_LAST",
-    "CT_BERT",
-    "CT_SBERT",
-    "DECLUTR",
-    "GLOVE",
-    "INFERSENT",
-    "IS_BERT",
-    "NEXT_3",
-    "ROBERTA_AVERAGE",
-    "ROBERTA_FIRST_LAST",
-    "SBERT",
-    "SBERT_FIRST_LAST",
-    "SIMCSE",
-    "SIMCSE_ROBERTA",
-    "SIMCSE_ROBERTA_LARGE",
-    "SROBERTA",
-    "SROBERTA_FIRST_LAST",
-    "SUP_SIMCSE",
-    "SUP_SIMCSE_ROBERTA",
-    "SUP_SIMCSE_ROBERTA_LARGE",
-    "on_nli",
-    "preset",
-    "with_mlm",
-]

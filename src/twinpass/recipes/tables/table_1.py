@@ -2,10 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, one_subject
 from twinpass.recipes.subjects import unsupervised
-
-# Followed every 10 steps, for Figure 2 shows the same runs.
-SIMCSE = unsupervised(track_geometry=10)
-DELETE_ONE = unsupervised(positive="delete-one", view="pairs", track_geometry=10)
+from twinpass.recipes.tables.models import DELETE_ONE, SIMCSE
 
 RECIPE = Recipe(
     name="table-1",

@@ -2,7 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.subjects import Trained, unsupervised
-from twinpass.recipes.tables.table_1 import DELETE_ONE, SIMCSE
+from twinpass.recipes.tables.models import DELETE_ONE, SIMCSE
 
 
 def _both(key: str, label: str, one: Trained) -> Row:

@@ -2,7 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, one_subject
 from twinpass.recipes.subjects import unsupervised
-from twinpass.recipes.tables.table_1 import SIMCSE
+from twinpass.recipes.tables.models import SIMCSE
 
 # Followed every 10 steps, for Figure 2 shows the same runs.
 NO_DROPOUT = unsupervised(dropout=0.0, track_geometry=10)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.subjects import supervised
-from twinpass.recipes.tables.table_1 import SIMCSE
+from twinpass.recipes.tables.models import SIMCSE
 
 SAMPLE = 134_000
 

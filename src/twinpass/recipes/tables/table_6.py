@@ -2,7 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.subjects import supervised, unsupervised
-from twinpass.recipes.tables.table_1 import SIMCSE
+from twinpass.recipes.tables.models import SIMCSE
 
 
 def _pooled(key: str, label: str, pooler: str) -> Row:

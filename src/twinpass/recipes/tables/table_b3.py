@@ -1,25 +1,16 @@
 """Table B.3: the seven STS tasks with subsets weighted by size."""
 
 from twinpass.recipes.recipe import Recipe, Row, one_subject
-from twinpass.recipes.subjects import Fitted, Subject
-from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT_FIRST_LAST, SIMCSE, SUP_SIMCSE
+from twinpass.recipes.subjects import Subject
+from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT_FIRST_LAST, SIMCSE, SUP_SIMCSE, four_layers
 from twinpass.recipes.tables.published import STS_COLUMNS, by_key
 
 _SOURCE = "Li et al., 2020; Su et al., 2021"
 
 
-def _family(name: str, label: str, of: Subject) -> tuple[Row, ...]:
-    layers = tuple(
-        one_subject(
-            f"{name}-{layer}-{on}",
-            f"  + {layer} ({'NLI' if on == 'nli' else on})",
-            Fitted(of=of, layer=layer, on=on),
-            source=_SOURCE,
-        )
-        for layer in ("flow", "whitening")
-        for on in ("nli", "target")
-    )
-    return (one_subject(name, f"{label} (first-last avg.)", of, source=_SOURCE), *layers)
+def _family(key: str, label: str, of: Subject) -> tuple[Row, ...]:
+    raw = one_subject(key, f"{label} (first-last avg.)", of, source=_SOURCE)
+    return (raw, *four_layers(key, "  + {}", of, source=_SOURCE))
 
 
 RECIPE = Recipe(

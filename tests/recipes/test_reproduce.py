@@ -1,15 +1,20 @@
 """A reproduction: what it runs, what it leaves alone, what it says."""
 
+import dataclasses
 import json
 import math
 import random
+import shutil
 from itertools import combinations
 
+import numpy as np
 import pytest
 
+from twinpass.analysis.style import LIGHT
 from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.recipes.agreement import order_agreement
 from twinpass.recipes.corpora import Corpora, Missing
+from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.made_up import make_data, make_encoder
 from twinpass.recipes.measures import MEASURES
@@ -118,6 +123,18 @@ def test_a_key_says_all_that_shapes_the_weights(lab):
     assert elsewhere.key(unsupervised(), 1) == lab.key(unsupervised(), 1)
 
 
+def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
+    mine = tmp_path / "encoder"
+    shutil.copytree(lab.encoder, mine)
+    named = {**vars_of(lab), "encoder": str(mine)}
+    assert outcome_of(Lab(**named)).facts["options"]["encoder_content"]
+    outcome_of(Lab(**named))
+    (mine / "config.json").write_text((mine / "config.json").read_text() + " ")
+    with pytest.raises(ConfigError, match="has changed since results"):
+        outcome_of(Lab(**named))
+    outcome_of(Lab(**named | {"output": tmp_path / "another"}))
+
+
 def test_a_row_whose_text_is_missing_is_left_out_and_says_so(lab):
     said = []
     recipe = load_recipes()["table-4"]
@@ -185,6 +202,38 @@ def test_reports_hold_ours_the_papers_and_the_difference(lab, tmp_path):
     assert r"raw 50 \%" in latex and r"A \& B" in latex and latex.count(r"\\") == 4
     files = {path.name for path in write_report(outcome, tmp_path / "reports")}
     assert {"table-0.json", "table-0.md", "table-0.tex", "table-0-light.png", "table-0-dark.svg"} <= files
+
+
+def test_a_narrow_table_has_a_panel_for_each_column_and_a_wide_one_shows_its_average(lab):
+    both = draw(reproduce(cut(load_recipes()["table-6"], 2), lab, seeds=[1]))
+    assert [axes.get_xlabel() for axes in both.axes] == ["Unsup.", "Sup."]
+    labels = [text.get_text() for text in both.axes[0].get_yticklabels()]
+    assert labels == ["[CLS] w/ MLP", "[CLS] w/ MLP (train)"]
+    assert both.axes[0].yaxis_inverted(), "the first row stands above"
+    wide = draw(reproduce(cut(load_recipes()["table-c1"], 2), lab, seeds=[1]))
+    assert [axes.get_xlabel() for axes in wide.axes] == ["Avg."]
+
+
+def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):
+    outcome = reproduce(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1])
+    found = next(iter(outcome.rows[0].more.values()))[0]
+    cosines, gold = np.array(found["cosines"]), np.array(found["gold"])
+    for place in range(5):
+        inside = (gold > place) & (gold <= place + 1) if place else gold <= 1
+        median = outcome.rows[0].cells[f"group{place}"].mean
+        assert median == pytest.approx(np.median(cosines[inside]))
+    assert [axes.get_title(loc="left") for axes in draw(outcome).axes] == ["Avg. BERT"]
+
+
+def cut(recipe, rows):
+    """The first rows of a recipe."""
+    kept = recipe.rows[:rows]
+    paper = {row.key: recipe.paper[row.key] for row in kept if recipe.paper}
+    return dataclasses.replace(recipe, rows=kept, paper=paper)
+
+
+def draw(outcome):
+    return draw_outcome(outcome).draw(LIGHT)
 
 
 def test_numbers_are_written_as_tables_have_them():

@@ -84,6 +84,16 @@ class Lab:
             raise InputError(f"{path} has no scores; STS-B's own file is wanted.")
         return found
 
+    @cached_property
+    def encoder_content(self) -> str | None:
+        """What the files of the given encoder hold, in short; an encoder that changed under its name is refused."""
+        if self.encoder is None or not Path(self.encoder).is_dir():
+            return None
+        files = sorted(path for path in Path(self.encoder).iterdir() if path.is_file())
+        content = key_of([[path.name, sha256(path)] for path in files])
+        self.store.recognise(self.encoder, content)
+        return content
+
     def jobs(self, tasks: str, *, regressor: bool = False) -> list[Job]:
         """Return the evaluation tasks of a group, read once."""
         if (tasks, regressor) not in self._jobs:

@@ -71,6 +71,7 @@ class Outcome:
 
 def reproduce(recipe: Recipe, lab: Lab, *, seeds: Sequence[int]) -> Outcome:
     """Measure every row that this scale and this data allow."""
+    content = lab.encoder_content  # looked at first: an encoder that changed finds no rows of the old one
     rows = []
     for number, row in enumerate(recipe.rows, start=1):
         lab.log(f"{recipe.name}, row {number} of {len(recipe.rows)}: {row.label}")
@@ -79,6 +80,7 @@ def reproduce(recipe: Recipe, lab: Lab, *, seeds: Sequence[int]) -> Outcome:
         "recipe": recipe.name,
         "scale": describe(lab.scale),
         "encoder": lab.encoder,
+        "encoder_content": content,
         "seeds": list(seeds),
         "data": str(lab.data),
         "protocol": recipe.protocol,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from twinpass.errors import ConfigError
 from twinpass.files import explaining, write_json
 
 try:
@@ -64,6 +65,17 @@ class Store:
     def write_score(self, key: str, found: Any) -> None:
         """Keep what was measured."""
         write_json(self.folder / "scores" / f"{key}.json", found)
+
+    def recognise(self, name: str, content: str) -> None:
+        """Remember what an encoder's name stands for: keys hold the name, so another content must not come under it."""
+        path = self.folder / "encoders.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        if known.get(name, content) != content:
+            raise ConfigError(
+                f"{name} has changed since results in {self.folder} were made with it. "
+                "Name another folder with -o, or the encoder as it was."
+            )
+        write_json(path, known | {name: content})
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
+import math
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,15 @@ def test_json_and_digests(tmp_path: Path) -> None:
     content = (tmp_path / "a.json").read_bytes()
     assert content.decode() == '{\n  "ü": 1\n}\n'
     assert sha256(tmp_path / "a.json") == hashlib.sha256(content).hexdigest()
+
+
+def test_what_json_has_no_word_for_is_null(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", {"loss": math.nan, "limits": (1.5, math.inf), "where": Path("here")})
+    assert json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail) == {
+        "loss": None,
+        "limits": [1.5, None],
+        "where": "here",
+    }
 
 
 def test_the_cache_is_where_it_was_told_to_be(tmp_path: Path, monkeypatch) -> None:

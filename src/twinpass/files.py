@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.errors import OutputError
+from twinpass.plain import plain
 
 # The system tells its mask only when it is set, so it is asked once, before there are threads.
 _UMASK = os.umask(0)
@@ -51,9 +52,10 @@ def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_json(target: str | os.PathLike[str], document: Any) -> None:
-    """Write one JSON document, whole or not at all."""
+    """Write one JSON document, whole or not at all; what JSON has no word for, such as NaN, is null."""
+    text = json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)
     with writing(target) as aside:
-        aside.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        aside.write_text(text + "\n", encoding="utf-8")
 
 
 def check_writable(target: str | os.PathLike[str]) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from twinpass.cli import main as cli
 from twinpass.cli.console import Console, verb
-from twinpass.cli.plain import plain
 from twinpass.errors import InputError, MissingExtra, TrainingError
+from twinpass.plain import plain
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import Recipe, one_subject, quoted
 from twinpass.recipes.report import notes, number, ours, to_document, to_latex, to_markdown, write_report
 from twinpass.recipes.reproduce import Cell, estimate, reproduce, seeds_of
-from twinpass.recipes.scales import SMALL, SMOKE
+from twinpass.recipes.scales import PAPER, SMALL, SMOKE
 from twinpass.recipes.store import Store, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, supervised, unsupervised
 from twinpass.recipes.tables import load_recipes
@@ -163,6 +163,18 @@ def test_seeds_are_spent_where_something_is_drawn():
     assert seeds_of(Fitted(of=raw, layer="whitening", on="nli"), [1, 2, 3]) == [1]
     assert seeds_of(Fitted(of=raw, layer="flow", on="nli"), [1, 2, 3]) == [1, 2, 3]
     assert seeds_of(Fitted(of=unsupervised(), layer="whitening", on="nli"), [1, 2]) == [1, 2]
+
+
+def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
+    paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
+    subject = Baseline(baseline="ct", corpus="wiki")
+    run = paper._baseline_run(subject, 1, "bert-base-uncased", lab.output)
+    assert (run.steps, run.eval_every, run.filled().batch_size) == (5_000, 500, 16)
+    small = lab._baseline_run(subject, 1, str(lab.encoder), lab.output)
+    assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
+    only_ct = cut(load_recipes()["table-5"], 6)
+    only_ct = dataclasses.replace(only_ct, rows=only_ct.rows[-1:])
+    assert estimate(only_ct, PAPER).passes == 90_000
 
 
 def test_cost_counts_shared_trainings_once():

@@ -80,7 +80,7 @@ def _read_logs(variants: list[Variant], *, all_of_them: bool) -> list[RunLog]:
 
 def _document(found: Study | None, logs: list[RunLog]) -> dict[str, Any]:
     from twinpass.analysis.measure import to_document
-    from twinpass.cli.plain import plain
+    from twinpass.plain import plain
 
     document: dict[str, Any] = {}
     if found is not None:
@@ -101,7 +101,7 @@ def _write(
 ) -> None:
     from twinpass.analysis.again import again_section
     from twinpass.analysis.report import Report, write_report
-    from twinpass.cli.plain import plain
+    from twinpass.plain import plain
 
     made_from: list[tuple[str, str, str | None]] = []
     if found is not None:
@@ -118,7 +118,7 @@ def _write(
         runs=logs,
         last=[last],
     )
-    write_report(output, report, plain(document))
+    write_report(output, report, document)
 
 
 def _table(found: Study | None, logs: list[RunLog]) -> RenderableType:

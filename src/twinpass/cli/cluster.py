@@ -12,8 +12,8 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.data import DataOptions
 from twinpass.cli.indexing import index_of
 from twinpass.cli.model import ModelOptions
-from twinpass.cli.plain import plain
 from twinpass.files import check_writable, writing
+from twinpass.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -23,7 +23,7 @@ import typer
 
 from twinpass.cli.expand import expand
 from twinpass.cli.failures import remember_debug
-from twinpass.cli.plain import plain
+from twinpass.plain import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -101,10 +101,8 @@ def _document(results: Results, judge: JudgeOptions, chosen: ModelOptions, *, be
 
 
 def _write(output: Path, results: Results, document: dict[str, Any], grids: list[Any]) -> None:
-    from twinpass.cli.plain import plain
-
     if output.suffix == ".json":
-        write_json(output, plain(document))
+        write_json(output, document)
     else:
         write_text(output, _text(SUFFIXES[output.suffix], results, document, grids))
 
@@ -112,8 +110,8 @@ def _write(output: Path, results: Results, document: dict[str, Any], grids: list
 def _text(form: str, results: Results, document: dict[str, Any], grids: list[Any]) -> str:
     import json
 
-    from twinpass.cli.plain import plain
     from twinpass.evaluation.report import TEXTS, to_csv
+    from twinpass.plain import plain
 
     if form == "json":
         return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)

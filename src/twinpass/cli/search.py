@@ -15,9 +15,9 @@ from twinpass.cli.encode import blocks
 from twinpass.cli.engine import IndexOptions
 from twinpass.cli.indexing import load_model_of
 from twinpass.cli.model import ModelOptions
-from twinpass.cli.plain import plain
 from twinpass.errors import ConfigError
 from twinpass.files import check_writable, writing
+from twinpass.plain import plain
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:

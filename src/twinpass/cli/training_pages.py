@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.cli.command_line import command_line
-from twinpass.cli.plain import plain
+from twinpass.plain import plain
 
 if TYPE_CHECKING:
     from twinpass.analysis.page import Section

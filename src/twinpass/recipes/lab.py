@@ -36,6 +36,10 @@ Vectors = NDArray[np.float32]
 SAID_ELSEWHERE = ("output", "data", "device")  # fields of a run that do not shape its weights, or by content
 
 EPOCHS = {"infersent": 20}  # at most; the other baselines take one
+CT_STEPS, CT_LOOKS = (
+    5_000,
+    500,
+)  # ten rounds of 500 batches, each followed by a look at STS-B dev (its authors' code)
 SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale
 RESAMPLES = 100  # intervals over seeds say more here than those over pairs
 
@@ -237,7 +241,9 @@ class Lab:
             device=self.device,
             epochs=EPOCHS.get(subject.baseline, 1),
         )
-        return run if not self.scale.own_encoder else self._smaller(run)
+        if self.scale.own_encoder:
+            return self._smaller(run)
+        return dataclasses.replace(run, steps=CT_STEPS, eval_every=CT_LOOKS) if run.baseline == "ct" else run
 
     def _smaller(self, run: BaselineRun) -> BaselineRun:
         """As many rows as SimCSE sees at this scale, in the baseline's own batches."""

@@ -11,7 +11,7 @@ from typing import Any
 from twinpass.errors import OutputError, TwinpassError
 from twinpass.provenance import provenance
 from twinpass.recipes.agreement import Agreement, order_agreement
-from twinpass.recipes.lab import Lab
+from twinpass.recipes.lab import CT_STEPS, Lab
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import ALL, Recipe, Row
 from twinpass.recipes.scales import Scale, runs_at, scale_run
@@ -216,6 +216,8 @@ def _rows_of(subject: Trained | Baseline, scale: Scale) -> int:
 
 
 def _passes(subject: Subject, scale: Scale) -> int:
+    if isinstance(subject, Baseline) and subject.baseline == "ct" and scale.steps is None:
+        return CT_STEPS * 2 * (1 + 8)  # two anchors a step, each with eight candidates
     rows = _rows_of(subject, scale) if isinstance(subject, (Trained, Baseline)) else 0
     if scale.steps is not None:
         rows = scale.steps * (scale.batch_size or 1)

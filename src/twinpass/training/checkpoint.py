@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, OutputError
-from twinpass.files import write_json, writing_folder
+from twinpass.files import writing_folder
 from twinpass.training.events import Scores
 
 FOLDER = "checkpoints"
@@ -82,7 +82,8 @@ def write_checkpoint(
         write_model(aside, run, encoders)
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
         save_file(whole, aside / "trainer.safetensors")
-        write_json(aside / "progress.json", asdict(progress))
+        # Read by nobody but a resumed run, which must find a NaN as it was.
+        (aside / "progress.json").write_text(json.dumps(asdict(progress), indent=2), encoding="utf-8")
     _remove_replaced(output, progress)
     return target
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from twinpass.errors import MissingExtra
 from twinpass.files import explaining
+from twinpass.plain import plain
 from twinpass.training.events import Evaluated, Event, Stepped, Tracked
 
 FILE = "log.jsonl"
@@ -28,7 +28,7 @@ class Journal:
 
     def write(self, event: Event) -> None:
         """Append one event."""
-        line = {"event": type(event).__name__.lower()} | _plain(asdict(event))
+        line = {"event": type(event).__name__.lower()} | plain(asdict(event))
         with explaining(self.path):
             self.stream.write(json.dumps(line).encode() + b"\n")
             self.stream.flush()
@@ -45,17 +45,6 @@ class Journal:
         self.stream.close()
         if self.board is not None:
             self.board.close()
-
-
-def _plain(document: dict[str, Any]) -> dict[str, Any]:
-    """Replace numbers that JSON does not know by null."""
-
-    def plain(value: Any) -> Any:
-        if isinstance(value, dict):
-            return _plain(value)
-        return None if isinstance(value, float) and not math.isfinite(value) else value
-
-    return {name: plain(value) for name, value in document.items()}
 
 
 def _curves(event: Event) -> dict[str, float]:

@@ -85,7 +85,7 @@ class Run:
     mlm_weight: float = _option(
         0.0, "Weight of the masked-language-model loss (0: none).", source="Table D.2"
     )
-    mlm_rate: float = _option(0.15, "Share of the tokens that loss hides.", source="Appendix A")
+    mlm_rate: float = _option(0.15, "Share of the tokens that loss hides.", source="the authors' code")
     keep_duplicates: bool = _option(
         False, "Let exact duplicates within a batch count as negatives of each other."
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 Similarity = Literal["cosine", "dot"]
-# Of a scale's top: STS-B pairs scored above 4 of 5 are alignment's positives (section 7; footnote to Figure 2).
+# Of a scale's top: STS-B pairs scored above 4 of 5 are alignment's positives (section 3, the footnote on Figure 2).
 POSITIVE_SHARE = 0.8
 
 

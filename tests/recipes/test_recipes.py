@@ -69,6 +69,7 @@ def test_keys_of_the_big_tables_follow_the_published_rows(recipe, table):
     rows = RECIPES[recipe].rows
     assert [RECIPES[recipe].paper[row.key] for row in rows] == [row.values for row in published]
     for row, printed in zip(rows, published, strict=True):
+        assert row.source == printed.source
         if printed.training:
             assert row.key.startswith(("unsup", "sup")) and printed.training.startswith(
                 row.key.split("/")[0][:3]

@@ -131,14 +131,18 @@ POOLERS.add(
 )
 POOLERS.add(
     "avg_top2",
-    Pooler(pool=_average(-2, -1), layers=(-2, -1), about="masked mean of the last two layers"),
+    Pooler(
+        pool=_average(-2, -1),
+        layers=(-2, -1),
+        about="masked mean of the last two layers (BERT-flow's own code)",
+    ),
 )
 POOLERS.add(
     "avg_first_last",
     Pooler(
         pool=_average(1, -1),
         layers=(1, -1),
-        about="masked mean of the first transformer layer and the last (BERT-whitening, BERT-flow)",
+        about="masked mean of the first transformer layer and the last (BERT-whitening)",
     ),
 )
 POOLERS.add(

@@ -224,7 +224,11 @@ class Lab:
         with self.store.locked(key):
             if not self.store.is_finished(key):
                 run = self._baseline_run(subject, seed, start, folder)
-                result = train_baseline(run, evaluate=self.dev, on_event=self.on_event, overwrite=True)
+                result = train_baseline(
+                    run, evaluate=self.dev, on_event=self.on_event, resume=True, overwrite=True
+                )
+                if not result.finished:
+                    raise KeyboardInterrupt
                 facts = {"run": describe(run), "result": describe_result(result)}
                 self.store.finish(key, provenance(options=facts))
         return folder

@@ -158,10 +158,19 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor]
 ) -> None:
     """Bring the optimizer's state back."""
-    for parameter, name in names.items():
-        for key in ("step", "exp_avg", "exp_avg_sq"):
-            if (stored := tensors.get(f"optimizer.{key}.{name}")) is not None:
-                optimizer.state[parameter][key] = stored if key == "step" else stored.to(parameter.device)
+    states: dict[str, dict[str, Tensor]] = {}
+    for place, tensor in tensors.items():
+        kind, _, rest = place.partition(".")
+        if kind == "optimizer":
+            key, _, name = rest.partition(".")
+            states.setdefault(name, {})[key] = tensor
+    for group in optimizer.param_groups:
+        # Only a fused optimizer counts its steps beside the parameters; the others do so in main memory.
+        fused = bool(group.get("fused"))
+        for parameter in group["params"]:
+            for key, stored in states.get(names[parameter], {}).items():
+                beside = fused or key != "step"
+                optimizer.state[parameter][key] = stored.to(parameter.device) if beside else stored
 
 
 def random_tensors(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -127,6 +127,13 @@ class Baseline(ABC):
     def note_evaluation(self, *, gain: bool) -> None:  # noqa: B027 - most have nothing to learn from it
         """Take notice of whether the latest dev score was the best so far."""
 
+    def memory(self) -> dict[str, float]:
+        """Return what a resumed run must know beside weights and moments."""
+        return {}
+
+    def remember(self, memory: Mapping[str, float]) -> None:  # noqa: B027 - most have nothing to remember
+        """Take back what `memory` returned."""
+
     def exhausted(self) -> bool:
         """Tell whether to stop before the last step."""
         return False

@@ -74,6 +74,14 @@ class InferSent(Baseline):
         """Divide the rate by five when the dev score did not rise."""
         self.shrunk *= 1.0 if gain else SHRINK
 
+    def memory(self) -> dict[str, float]:
+        """Return the rate, and what dev scores have cost it."""
+        return {"rate": self.rate, "shrunk": self.shrunk}
+
+    def remember(self, memory: Mapping[str, float]) -> None:
+        """Take both back."""
+        self.rate, self.shrunk = memory["rate"], memory["shrunk"]
+
     def exhausted(self) -> bool:
         """Stop once the rate is too small to matter, as the authors do."""
         return self.shrunk > 1.0 and self.rate / self.shrunk < LOWEST

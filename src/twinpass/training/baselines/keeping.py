@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from twinpass.training.baselines.base import Baseline, Candidate
 from twinpass.training.events import Evaluated, Scores
 from twinpass.training.generators import keeping_states
 from twinpass.training.watch import Evaluate, as_scores
+
+NOTED = ("before", "best", "last", "best_step", "name")
 
 
 class Keeper:
@@ -36,6 +40,16 @@ class Keeper:
         name = max(scored, key=lambda each: scored[each]["score"])
         gain = self._note(step, name, scored[name])
         return Evaluated(step=step, score=scored[name]["score"], scores=scored[name], best=gain)
+
+    def memory(self) -> dict[str, Any]:
+        """Return what was noted, without the weights."""
+        return {name: getattr(self, name) for name in NOTED}
+
+    def remember(self, memory: Mapping[str, Any], weights: dict[str, Tensor]) -> None:
+        """Take back what `memory` returned, and the best weights."""
+        for name in NOTED:
+            setattr(self, name, memory[name])
+        self.weights = weights
 
     def chosen(self) -> Candidate:
         """Return the candidate to keep, with the weights it was best with."""

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
-import time
+import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-
-import numpy as np
-import torch
 
 from twinpass.encoder.runtime import choose_device
 from twinpass.errors import ConfigError, OutputError, TrainingError
@@ -18,11 +14,13 @@ from twinpass.files import explaining, write_json, writing_folder
 from twinpass.provenance import provenance
 from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import Rows
-from twinpass.training.baselines.base import BASELINES, Baseline, Numbers
-from twinpass.training.baselines.keeping import Keeper
+from twinpass.training.baselines.base import BASELINES, Baseline, Candidate
+from twinpass.training.baselines.course import Course
 from twinpass.training.baselines.run import BaselineResult, BaselineRun, FilledRun
-from twinpass.training.data import Batches, InMemory
-from twinpass.training.events import Event, OnEvent, Started, Stepped, Stopped
+from twinpass.training.baselines.saving import Saved, Saver
+from twinpass.training.data import InMemory
+from twinpass.training.events import OnEvent
+from twinpass.training.journal import FILE as LOG
 from twinpass.training.journal import Journal
 from twinpass.training.watch import Evaluate
 
@@ -33,6 +31,7 @@ def train_baseline(
     rows: Sequence[str] | Sequence[tuple[str, ...]] | None = None,
     evaluate: Evaluate | None = None,
     on_event: OnEvent | None = None,
+    resume: bool = False,
     overwrite: bool = False,
 ) -> BaselineResult:
     """Train a baseline as the run describes and leave its model in the run's output folder, whole or not at all.
@@ -40,139 +39,58 @@ def train_baseline(
     `rows` takes the place of the run's data: sentences, or (premise, hypothesis, label) where labels are wanted.
     `evaluate` is handed a function from texts to vectors and returns a score, higher being better, or a dictionary
     with one under "score"; the best model by it is kept. `on_event` is called with the events of training.
+    `resume` goes on where a stopped run was last saved, bit by bit; `overwrite` lets a new run replace an old one.
     """
     kind = BASELINES[run.baseline]
     filled = run.check().filled()
     output = _check_output(run, overwrite=overwrite)
     text = _open_rows(run, kind, rows)
-    _seed(run.seed)
-    baseline = kind(filled, text, choose_device(run.device))
-    with writing_folder(output) as aside, contextlib.closing(Journal(aside, length=0)) as journal:
-        course = Course(filled, baseline, evaluate, journal, on_event)
-        result = course.run_through(output)
-        course.keeper.chosen().save(aside)
-        write_json(aside / "run.json", asdict(filled))
-        facts = provenance(
-            model=course.keeper.chosen(), data=[(text.source, text.fingerprint())], options=asdict(filled)
-        )
-        write_json(aside / "result.json", asdict(result) | {"output": str(output), "provenance": facts})
+    saver = Saver(filled, data_fingerprint=text.fingerprint())
+    saved = saver.open(resume=resume, overwrite=overwrite)
+    try:
+        result, kept = _run_course(filled, text, saver, saved, evaluate, on_event)
+    except BaseException as error:
+        # After a loss that is no number the same step would fail again; else what was saved is there to go on from.
+        if isinstance(error, TrainingError) or not saver.state.is_file():
+            saver.remove()
+        raise
+    if result.finished:
+        _write_model(output, filled, text, saver, result, kept)
     return result
 
 
-class Course:
-    """The steps of a run, from the first to the last."""
+def _run_course(
+    run: FilledRun,
+    text: Rows,
+    saver: Saver,
+    saved: Saved | None,
+    evaluate: Evaluate | None,
+    on_event: OnEvent | None,
+) -> tuple[BaselineResult, Candidate]:
+    """Take the steps that are left; return what they came to, and the model to keep."""
+    device = choose_device(run.device)
+    _seed(run.seed)
+    baseline = BASELINES[run.baseline](run, text, device)
+    length = 0 if saved is None else saved.log_length
+    with contextlib.closing(Journal(saver.folder, length=length)) as journal:
+        course = Course(run, baseline, evaluate, journal, on_event, saver)
+        _seed(run.seed)
+        if saved is not None:
+            course.restore(saved, device)
+        result = course.run_through(Path(run.output), device)
+    return result, course.keeper.chosen()
 
-    def __init__(
-        self,
-        run: FilledRun,
-        baseline: Baseline,
-        evaluate: Evaluate | None,
-        journal: Journal,
-        on_event: OnEvent | None,
-    ) -> None:
-        self.run, self.baseline, self.journal, self.on_event = run, baseline, journal, on_event
-        self.batches = Batches(
-            baseline.examples,
-            baseline.examples_per_step,
-            run.seed,
-            hard_negatives=not baseline.needs_company,
-        )
-        self.steps = run.steps or run.epochs * self.batches.per_epoch
-        self.parameters = baseline.parameters()
-        self.optimizer = baseline.make_optimizer(run)
-        self.keeper = Keeper(baseline, evaluate)
-        self.step, self.loss, self.seconds = 0, math.nan, 0.0
 
-    def run_through(self, output: Path) -> BaselineResult:
-        """Take all steps, evaluate on the way, and sum up."""
-        started = time.monotonic()
-        _seed(self.run.seed)
-        self.tell(self._introduce())
-        reason = self._take_steps()
-        self.tell(Stopped(step=self.step, reason=reason, advice=f"The model is in {output}."))
-        return BaselineResult(
-            output=output,
-            reason=reason,
-            steps=self.step,
-            loss=self.loss,
-            kept=self.keeper.name,
-            before=self.keeper.before,
-            best=self.keeper.best,
-            last=self.keeper.last,
-            best_step=self.keeper.best_step,
-            seconds=time.monotonic() - started,
-        )
-
-    def tell(self, event: Event | None) -> None:
-        """Log an event and hand it to whoever listens."""
-        if event is None:
-            return
-        self.journal.write(event)
-        if self.on_event is not None:
-            self.on_event(event)
-
-    def _take_steps(self) -> str:
-        every = self.run.eval_every or self.batches.per_epoch
-        self.tell(self.keeper.evaluate(0))
-        for step, examples in self.batches.since(0, until=self.steps):
-            if self.baseline.exhausted():
-                return "early stop"
-            self._take_step(step, examples)
-            if self.step % every == 0 or self.step == self.steps:
-                self.tell(self.keeper.evaluate(self.step))
-        return "finished"
-
-    def _take_step(self, step: int, examples: Numbers) -> None:
-        began = time.monotonic()
-        self.baseline.set_rate(self.optimizer, self.run, step, self.steps)
-        # A generator of the step's own, so that what is drawn does not depend on what was drawn before.
-        loss = self.baseline.backward(examples, np.random.default_rng([self.run.seed, step, 1]))
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters.values(), self.baseline.clip))
-        self._check_finite(step, loss=loss, norm=norm)
-        self.optimizer.step()
-        self.optimizer.zero_grad()
-        self.step, self.loss = step + 1, loss
-        self.seconds += time.monotonic() - began
-        self.tell(self._describe(norm, len(examples)))
-
-    def _check_finite(self, step: int, *, loss: float, norm: float) -> None:
-        if math.isfinite(loss) and math.isfinite(norm):
-            return
-        raise TrainingError(
-            f"{self.run.baseline}: the loss is {loss} and the gradient's norm {norm} at step {step + 1}. Nothing was "
-            f"written. Look at the texts, or train with a rate below {self.run.learning_rate}."
-        )
-
-    def _introduce(self) -> Started:
-        return Started(
-            view=self.run.baseline,
-            why=self.baseline.about,
-            pooler=self.run.pooler or "maximum over time",
-            rows=self.baseline.examples,
-            steps=self.steps,
-            first_step=0,
-            epochs=self.steps / self.batches.per_epoch,
-            batch_size=min(self.baseline.examples_per_step, self.baseline.examples),
-            processes=1,
-            parameters=sum(parameter.numel() for parameter in self.parameters.values()),
-            lexical_overlap=None,
-        )
-
-    def _describe(self, norm: float, examples: int) -> Stepped:
-        a_step = self.seconds / self.step
-        return Stepped(
-            step=self.step,
-            steps=self.steps,
-            epoch=self.step / self.batches.per_epoch,
-            loss=self.loss,
-            mlm_loss=self.baseline.mlm_loss,
-            learning_rate=self.optimizer.param_groups[0]["lr"],
-            gradient_norm=norm,
-            negatives=self.baseline.negatives,
-            masked=0,
-            sentences_per_second=examples * self.baseline.texts_per_example / max(a_step, 1e-9),
-            seconds_left=(self.steps - self.step) * a_step,
-        )
+def _write_model(
+    output: Path, run: FilledRun, text: Rows, saver: Saver, result: BaselineResult, kept: Candidate
+) -> None:
+    with writing_folder(output) as aside:
+        kept.save(aside)
+        shutil.copyfile(saver.folder / LOG, aside / LOG)
+        write_json(aside / "run.json", asdict(run))
+        facts = provenance(model=kept, data=[(text.source, text.fingerprint())], options=asdict(run))
+        write_json(aside / "result.json", asdict(result) | {"provenance": facts})
+    saver.remove()
 
 
 def _seed(seed: int) -> None:

@@ -26,13 +26,14 @@ class BaselineRun:
     max_tokens: int | None = None  # declutr: of a span
     pooler: str | None = None
     width: int | None = None  # infersent: units of the LSTM in each direction
+    save_every: int = 250  # steps between saves, from which a stopped run goes on
     eval_every: int | None = None  # steps between evaluations; infersent: by default once an epoch
     seed: int = 42
     device: str = "auto"
 
     def check(self) -> BaselineRun:
         """Return the run itself, or raise ConfigError for a value that makes no sense."""
-        for name in ("steps", "epochs", "batch_size", "width", "eval_every"):
+        for name in ("steps", "epochs", "batch_size", "width", "eval_every", "save_every"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"{name} must be 1 or more; got {value}.")
         rate, tokens = self.learning_rate, self.max_tokens
@@ -69,7 +70,7 @@ class BaselineResult:
     """What a run came to; the model stands in `output`."""
 
     output: Path
-    reason: str  # finished, or early stop
+    reason: str  # finished, early stop, or interrupted
     steps: int
     loss: float  # of the last step taken
     kept: str  # which of the baseline's models is in the folder
@@ -78,6 +79,11 @@ class BaselineResult:
     last: Scores = field(default_factory=dict)
     best_step: int | None = None
     seconds: float = 0.0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the model stands in the output folder; an interrupted run is to be resumed."""
+        return self.reason != "interrupted"
 
 
 def _require(condition: bool, message: str) -> None:

@@ -269,6 +269,42 @@ def test_a_smaller_corpus_is_the_same_every_time(made_up, tmp_path):
     assert documents.read_text().splitlines() == whole[:50]
 
 
+def test_documents_stay_apart_in_a_prepared_corpus(tmp_path):
+    (tmp_path / "wiki.txt").write_text("a one\na two\n\nb one\nb two\nb three\n")
+    corpora = Corpora(tmp_path, tmp_path / "prepared", rows=4)
+    assert corpora.prepare("wiki-documents").read_text() == "a one\na two\n\nb one\nb two\n"
+    lines = corpora.prepare("wiki").read_text().splitlines()
+    assert len(lines) == 4 and all(lines)
+
+
+def test_the_authors_own_triplets_are_taken_where_they_are(made_up, tmp_path):
+    data, _ = made_up
+    shutil.copytree(data, tmp_path / "data")
+    made = Corpora(tmp_path / "data", tmp_path / "one", rows=None).prepare("nli-triplets").read_text()
+    (tmp_path / "data" / "nli_for_simcse.csv").write_text("sent0,sent1,hard_neg\na,b,c\nd,e,f\n")
+    released = Corpora(tmp_path / "data", tmp_path / "two", rows=None)
+    found = [json.loads(line) for line in released.prepare("nli-triplets").read_text().splitlines()]
+    assert [list(row.values()) for row in found] == [["a", "b", "c"], ["d", "e", "f"]] and len(made) > 100
+    assert len(released.prepare("nli-triplets-both").read_text()) > 100
+
+
+def test_a_target_layer_is_fitted_to_every_split(lab, monkeypatch):
+    """The protocol: all the task's sentences, though only the test split is scored."""
+    seen = {}
+    plain = Lab.model
+
+    def watch(self, subject, seed, *, texts=()):
+        seen.setdefault(type(subject).__name__, []).append(len(texts))
+        return plain(self, subject, seed, texts=texts)
+
+    monkeypatch.setattr(Lab, "model", watch)
+    MEASURES["sts"](lab, Fitted(of=Raw(pooler="avg"), layer="whitening", on="target"), 1)
+    scored = {job.name: len(job.texts) for job in lab.jobs("sts")}
+    every = {job.name: len(job.texts) for job in lab.jobs("sts", regressor=True)}
+    assert seen["Fitted"] == list(every.values())
+    assert {name for name in every if every[name] > scored[name]} == {"STS-B", "SICK-R"}
+
+
 def test_a_sample_is_cut_where_it_is_smaller_than_the_corpus(made_up, tmp_path):
     data, _ = made_up
     corpora = Corpora(data, tmp_path / "whole", rows=None)

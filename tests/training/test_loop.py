@@ -247,3 +247,21 @@ def test_a_score_that_is_no_number_is_never_the_best(make_run) -> None:
     assert result.best_step == 2
     lines = [json.loads(line) for line in (result.output / "log.jsonl").read_text().splitlines()]
     assert [line["score"] for line in lines if line["event"] == "evaluated"] == [0.5, 0.2, None]
+
+
+@pytest.mark.parametrize(("chunk", "advice"), [(None, 4096), (600, 300)])
+def test_a_batch_too_big_for_the_memory_is_explained(tiny, tmp_path, monkeypatch, chunk, advice) -> None:
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    monkeypatch.setattr("twinpass.training.loop.compute_gradient", full)
+    run = Run(model=str(tiny), output=str(tmp_path / "out"), steps=2, batch_size=4, chunk_tokens=chunk)
+    with pytest.raises(
+        TrainingError, match=rf"ran out at step 1, with a batch of 4 .* chunk_tokens {advice}:"
+    ):
+        train(run, rows=["a b", "b c", "c d", "d e"])
+    monkeypatch.setattr(
+        "twinpass.training.loop.compute_gradient", lambda *_: (_ for _ in ()).throw(RuntimeError("else"))
+    )
+    with pytest.raises(RuntimeError, match="else"):
+        train(run, rows=["a b", "b c", "c d", "d e"], overwrite=True)

@@ -13,12 +13,14 @@ from twinpass.errors import InputError
 from twinpass.files import writing
 from twinpass.registry import Registry
 from twinpass.text.captions import caption_pairs
-from twinpass.text.corpus import open_corpus
+from twinpass.text.corpus import Row, open_corpus
 from twinpass.text.nli import NLI, read_nli, sample_rows
+from twinpass.text.positives import adjoin
 
 Texts = tuple[str, ...]
 TEXTS, LABELLED = ("sent0", "sent1", "hard_neg"), ("premise", "hypothesis", "label")
 SEED = 42  # which rows a smaller corpus keeps is part of the protocol, not of a run
+RELEASED_TRIPLETS = "nli_for_simcse.csv"
 # Under which names each kind of text is looked for, the released ones first.
 FILES = {
     "wiki": ("wiki1m_for_simcse.txt", "wiki_1m.txt.gz", "wiki.txt"),
@@ -85,17 +87,30 @@ class Corpora:
 
 
 def _sentences(corpora: Corpora) -> list[Texts]:
-    return corpora.sample(list(_lines(corpora)))
+    return corpora.sample([row.texts for row in _lines(corpora)])
 
 
 def _consecutive(corpora: Corpora) -> Iterable[Texts]:
-    """Sentences in the order of their documents: a smaller corpus is a shorter one."""
-    return islice(_lines(corpora), corpora.rows)
+    """Sentences in the order of their documents, a blank line between two; a smaller corpus is a shorter one."""
+    before: Row | None = None
+    for row in islice(_lines(corpora), corpora.rows):
+        if before is not None and not adjoin(before, row):
+            yield ("",)
+        yield row.texts
+        before = row
 
 
-def _lines(corpora: Corpora) -> Iterator[Texts]:
+def _lines(corpora: Corpora) -> Iterator[Row]:
     (path,) = corpora.find("wiki")
-    return (row.texts for row in open_corpus(path, columns=["0"], skip_bad_rows=True))
+    return iter(open_corpus(path, columns=["0"], skip_bad_rows=True))
+
+
+def _released_triplets(corpora: Corpora) -> list[Texts]:
+    """The triplets that the authors released, where they are at hand; else ones made of the same text."""
+    path = corpora.data / RELEASED_TRIPLETS
+    if not path.is_file():
+        return _triplets(corpora, negatives="contradiction")
+    return corpora.sample([row.texts for row in open_corpus(path, columns=TEXTS)])
 
 
 def _triplets(corpora: Corpora, *, negatives: str, anli: bool = False) -> list[Texts]:
@@ -133,7 +148,7 @@ def _paraphrases(corpora: Corpora) -> list[Texts]:
 CORPORA: Registry[Callable[[Corpora], Iterable[Texts]]] = Registry("corpus")
 CORPORA.add("wiki", _sentences)
 CORPORA.add("wiki-documents", _consecutive)
-CORPORA.add("nli-triplets", partial(_triplets, negatives="contradiction"))
+CORPORA.add("nli-triplets", _released_triplets)
 CORPORA.add("nli-triplets-both", partial(_triplets, negatives="both"))
 CORPORA.add("nli-triplets-anli", partial(_triplets, negatives="contradiction", anli=True))
 for _label in ("entailment", "neutral", "contradiction", "all"):

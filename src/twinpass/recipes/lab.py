@@ -132,7 +132,8 @@ class Lab:
             return facts | self._size() | {"start": start, "seed": seed, "corpus": corpus}
         if isinstance(subject, Fitted):
             inner = self._description(subject.of, seed)
-            return {"of": inner, "layer": subject.layer, "on": subject.on, "seed": seed} | self._size()
+            on = {"nli": "nli", "target": "target, all splits"}[subject.on]
+            return {"of": inner, "layer": subject.layer, "on": on, "seed": seed} | self._size()
         if isinstance(subject, Pooled):
             return {"of": self._description(subject.of, seed), "pooler": subject.pooler}
         described: dict[str, Any] = describe(subject)

@@ -172,9 +172,11 @@ def _judge(lab: Lab, subject: Subject, seed: int, tasks: str, *, regressor: bool
     """Judge task by task, with one model for all; but a layer on target is another one for every task."""
     on_target = isinstance(subject, Fitted) and subject.on == "target"
     shared = None if on_target else lab.model(subject, seed)
+    # A task's sentences are those of all its splits, which a regressor reads too; only some of them are scored.
+    sentences = {job.name: job.texts for job in lab.jobs(tasks, regressor=True)} if on_target else {}
     results = []
     for job in lab.jobs(tasks, regressor=regressor):
-        model = shared or lab.model(subject, seed, texts=list(job.texts))
+        model = shared or lab.model(subject, seed, texts=list(sentences[job.name]))
         results += evaluate(model, [job], cache=lab.cache).tasks
     return results
 

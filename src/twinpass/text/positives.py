@@ -119,7 +119,7 @@ def with_following(rows: Iterable[Row], count: int) -> Iterator[tuple[Row, tuple
     """Yield each row with the first texts of up to `count` rows after it that belong to the same document."""
     held: deque[Row] = deque()
     for row in rows:
-        if held and not _adjoin(held[-1], row):
+        if held and not adjoin(held[-1], row):
             yield from _run_out(held)
         held.append(row)
         if len(held) > count:
@@ -137,7 +137,7 @@ def _first(held: deque[Row]) -> tuple[Row, tuple[str, ...]]:
     return row, tuple(follower.texts[0] for follower in held)
 
 
-def _adjoin(row: Row, after: Row) -> bool:
+def adjoin(row: Row, after: Row) -> bool:
     """Tell whether a row follows another without another file, a blank line or a bad row between them."""
     file, _, line = row.where.rpartition(":")
     next_file, _, next_line = after.where.rpartition(":")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from accelerate.utils.memory import should_reduce_batch_size
 from numpy.typing import NDArray
 
 from twinpass.config import Run
@@ -25,6 +26,7 @@ from twinpass.training.signals import interruptible
 from twinpass.training.watch import Evaluate, Watch
 
 Numbers = NDArray[np.int64]
+CHUNK = 4096  # tokens that are encoded at once where the memory does not hold a whole batch
 
 
 class Outcome(NamedTuple):
@@ -61,6 +63,10 @@ def train(
             watch.tell(_introduce(parts))
             reason = _run_steps(parts, watch, interrupted)
         return watch.finish(reason)
+    except RuntimeError as error:
+        if should_reduce_batch_size(error):
+            raise TrainingError(_no_memory(parts)) from error
+        raise
     finally:
         watch.close()
 
@@ -157,13 +163,28 @@ def _check_finite(
         return
     broken = (~vectors.detach().isfinite().all(dim=2)).any(dim=0).cpu().numpy()
     texts = find_rows(parts.rows, (rows[broken] if broken.any() else rows).tolist())
-    good = checkpoint.newest(parts.output)
-    kept = f"The last good checkpoint is {good}" if good else "There was no checkpoint yet"
     raise TrainingError(
         f"{what} is {value} at step {step + 1}, on {int(broken.sum()) or len(rows)} of {len(rows)} rows:\n  "
         + "\n  ".join(texts)
-        + f"\n{kept}. Look at these texts, or train with a lower learning rate."
+        + f"\n{_last_good(parts)}. Look at these texts, or train with a lower learning rate."
     )
+
+
+def _no_memory(parts: Parts) -> str:
+    """Say what ran out, and what asks for less of it."""
+    run = parts.run
+    whose = "machine" if parts.encoder.device.type == "cpu" else "GPU"
+    smaller = CHUNK if run.chunk_tokens is None else max(1, run.chunk_tokens // 2)
+    return (
+        f"the memory of the {whose} ran out at step {parts.progress.step + 1}, with a batch of {run.batch_size} rows. "
+        f"Begin anew with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and its loss stays the same. "
+        "If that is not enough, take a smaller batch."
+    )
+
+
+def _last_good(parts: Parts) -> str:
+    good = checkpoint.newest(parts.output)
+    return f"The last good checkpoint is {good}" if good else "There was no checkpoint yet"
 
 
 def _introduce(parts: Parts) -> Started:

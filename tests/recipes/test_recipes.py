@@ -113,7 +113,11 @@ def test_a_scale_changes_size_and_nothing_else():
     assert (small.model, small.steps, small.batch_size, small.seed) == ("mine", 30, 64, 7)
     assert (small.hard_negative_weight, small.temperature, small.learning_rate) == (0.5, 0.05, 5e-5)
     paper = scale_run(run, PAPER, encoder=None, seed=42, device="auto")
-    assert paper == run.replace(seed=42)
+    assert paper == run.replace(seed=42, chunk_tokens=8192) and paper.batch_size == 512
+    unsupervised = next(iter(RECIPES["table-3"].rows[0].subjects.values())).run
+    assert scale_run(unsupervised, PAPER, encoder=None, seed=42, device="auto") == unsupervised.replace(
+        seed=42
+    )
 
 
 def test_a_kept_batch_takes_fewer_steps():

@@ -19,6 +19,7 @@ from twinpass.text.positives import adjoin
 
 Texts = tuple[str, ...]
 TEXTS, LABELLED = ("sent0", "sent1", "hard_neg"), ("premise", "hypothesis", "label")
+SINGLE = {"wiki", "wiki-documents", "nli-sentences"}  # corpora of one sentence a row
 SEED = 42  # which rows a smaller corpus keeps is part of the protocol, not of a run
 RELEASED_TRIPLETS = "nli_for_simcse.csv"
 # Under which names each kind of text is looked for, the released ones first.
@@ -62,7 +63,7 @@ class Corpora:
         """Return the file of a training corpus, or of a sample of so many rows, written once."""
         if most is not None and (self.rows is None or most < self.rows):
             return Corpora(self.data, self.prepared / f"{most}-rows", rows=most).prepare(name)
-        path = self.prepared / (f"{name}.txt" if name.startswith("wiki") else f"{name}.jsonl")
+        path = self.prepared / (f"{name}.txt" if name in SINGLE else f"{name}.jsonl")
         if not path.is_file():
             self.prepared.mkdir(parents=True, exist_ok=True)
             rows = CORPORA[name](self)
@@ -122,6 +123,10 @@ def _nli_pairs(corpora: Corpora, *, label: str) -> list[Texts]:
     return corpora.sample([*corpora.nli().pairs(label)])
 
 
+def _nli_sentences(corpora: Corpora) -> list[Texts]:
+    return [(text,) for text in corpora.nli_sentences(corpora.rows)]
+
+
 def _labelled(corpora: Corpora) -> list[Texts]:
     """Premise, hypothesis and label, for the softmax objective."""
     nli = corpora.nli()
@@ -154,6 +159,7 @@ CORPORA.add("nli-triplets-anli", partial(_triplets, negatives="contradiction", a
 for _label in ("entailment", "neutral", "contradiction", "all"):
     CORPORA.add(f"nli-{_label}", partial(_nli_pairs, label=_label))
 CORPORA.add("nli-labelled", _labelled)
+CORPORA.add("nli-sentences", _nli_sentences)
 CORPORA.add("qqp", _questions)
 CORPORA.add("flickr", _captions)
 CORPORA.add("paranmt", _paraphrases)

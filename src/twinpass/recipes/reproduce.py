@@ -205,7 +205,7 @@ _ROWS = {
     "qqp": 134_000,
     "flickr": 318_000,
 }
-_ROWS |= {"paranmt": 5_000_000, "nli-all": 942_000, "nli-labelled": 942_000}
+_ROWS |= {"paranmt": 5_000_000, "nli-all": 942_000, "nli-labelled": 942_000, "nli-sentences": 942_000}
 
 
 def _rows_of(subject: Trained | Baseline, scale: Scale) -> int:

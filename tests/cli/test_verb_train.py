@@ -16,8 +16,10 @@ from tests.tiny import WORDS
 
 from twinpass.cli.dev import rows_to_learn_from
 from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
+from twinpass.cli.train import _next_steps
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
+from twinpass.training.events import Result
 
 QUICK = ("--steps", 4, "--batch-size", 4, "--eval-every", 2, "--device", "cpu")
 
@@ -92,6 +94,7 @@ def test_presets_flags_and_mistakes(run, model, texts, tmp_path) -> None:
     assert done.code == 0 and Run.read(out / "run.json").learning_rate == 1e-4
     done = run("train", texts, "-m", model, "-o", out, *QUICK)
     assert done.code == 2 and "already holds a model" in done.err
+    assert "--resume" in done.err and "--overwrite" in done.err
 
 
 def test_a_dev_set_needs_two_columns(run, model, texts, tmp_path) -> None:
@@ -107,6 +110,15 @@ def test_pairs_without_scores_are_retrieved(run, model, texts, tmp_path) -> None
     assert "contrastive learning on pairs (Eq. 1)" in done.err
     assert "lexical overlap of pairs 100%" in done.err
     assert "R@1" in done.out
+
+
+@pytest.mark.parametrize(("best", "warned"), [(79.0, True), (80.0, False), (81.0, False)])
+def test_a_training_that_made_the_model_worse_says_so(best: float, warned: bool) -> None:
+    scores = {"before": {"score": 80.0}, "best": {"score": best}, "last": {"score": best}}
+    said = _next_steps(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores))
+    assert (
+        "no step as high as the model it started from (80.00 before, 79.00 at its best)" in said
+    ) == warned
 
 
 def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:

@@ -189,6 +189,36 @@ def test_bad_rows(write: Callable[..., str], format: str, bad: list[object], mes
     assert corpus.bad_rows == 1 and corpus.bad_reasons == {message: 1}
 
 
+@pytest.mark.parametrize("format", TABULAR)
+def test_a_nan_among_the_first_scores_is_a_bad_row_and_not_a_file_without_scores(
+    write: Callable[..., str], format: str
+) -> None:
+    names = ["sentence1", "sentence2", "score"]
+    path = write(format, names, [["a man", "a woman", 2.0], ["a cat", "a dog", float("nan")]])
+    with pytest.raises(InputError, match="a score that is no number"):
+        list(open_corpus(path))
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert corpus.scored and [row.score for row in corpus] == [2.0]
+
+
+@pytest.mark.parametrize("word", ["n/a", "nan", "unknown"])
+def test_a_word_among_scores_that_are_called_so_is_a_bad_row(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "scored.csv"
+    path.write_text(f"sentence1,sentence2,score\na man,a woman,2\na cat,a dog,{word}\na sea,a lake,4\n")
+    with pytest.raises(InputError, match=r"scored.csv:3: a score that is no number"):
+        list(open_corpus(path))
+    labels = tmp_path / "labels.csv"
+    labels.write_text("premise,hypothesis,label\na man,a woman,neutral\na cat,a dog,entailment\n")
+    assert not open_corpus(labels).scored
+
+
+def test_a_nan_does_not_make_text_of_a_last_column_of_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "scored.csv"
+    path.write_text("a man,a woman,2\na cat,a dog,NaN\n")
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert corpus.scored and [(row.texts, row.score) for row in corpus] == [(("a man", "a woman"), 2.0)]
+
+
 @pytest.mark.parametrize("format", ["txt", *TABULAR])
 @pytest.mark.parametrize("content", [b"", b"\n\n"])
 def test_an_empty_file_is_refused(tmp_path: Path, format: str, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,8 +122,16 @@ def _next_steps(result: Result) -> str:
     if not result.finished:
         return f"stopped at step {result.steps}. {result.advice}"
     return (
-        f"{result.advice} Its card is {result.output / 'README.md'}, its report {result.output / 'report.html'}. "
-        "Try it:\n"
+        f"{_nothing_gained(result)}{result.advice} Its card is {result.output / 'README.md'}, "
+        f"its report {result.output / 'report.html'}. Try it:\n"
         f'  twinpass similarity {result.output} "a sentence" "another sentence"\n'
         f"  twinpass encode {result.output} sentences.txt -o vectors.npy"
     )
+
+
+def _nothing_gained(result: Result) -> str:
+    """Return a warning where dev says that the model was better before the training."""
+    if not result.best or result.best["score"] >= result.before.get("score", -math.inf):
+        return ""
+    scores = f"{result.before['score']:.2f} before, {result.best['score']:.2f} at its best"
+    return f"twinpass: warning: dev scored no step as high as the model it started from ({scores}).\n"

@@ -9,7 +9,7 @@ from twinpass.errors import ConfigError
 from twinpass.recipes.subjects import BERT
 from twinpass.registry import Registry
 
-# On a GPU: by estimate 512 triplets of BERT-base take 30 GB at once and 5 in chunks; the loss is that of the whole batch.
+# On a GPU: by estimate 512 triplets of BERT-base take 30 GB at once and 5 in chunks; the loss is the whole batch's.
 GPU_CHUNKED_ABOVE, GPU_CHUNK = 128, 8192
 CHUNKED_ABOVE, CHUNK = 64, 4096  # batches above so many rows are encoded in chunks of so many tokens
 

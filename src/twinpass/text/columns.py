@@ -87,16 +87,25 @@ def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int |
     if len(texts) != 2:
         return None
     for name in SCORES:
-        if name in names and _holds_numbers(table, names.index(name)):
-            return names.index(name)
+        if name in names and _share_of_numbers(table, names.index(name)) >= 0.5:
+            return names.index(name)  # what is no number in it is a bad row, not a reason to go without
     nameless = table.names == tuple(str(at) for at in range(len(names)))
     last = len(names) - 1
     return last if nameless and last not in texts and _holds_numbers(table, last) else None
 
 
 def _holds_numbers(table: Table, at: int) -> bool:
-    values = [row[at] for row in table.sample if row[at] not in (None, "")]
-    return bool(values) and all(to_number(value) is not None for value in values)
+    return _share_of_numbers(table, at) == 1
+
+
+def _share_of_numbers(table: Table, at: int) -> float:
+    """Return how many of the values seen first in a column are numbers, as a share; 0 if all are empty."""
+    values = [row[at] for row in table.sample if row[at] not in (None, "") and not _is_nan(row[at])]
+    return sum(to_number(value) is not None for value in values) / len(values) if values else 0.0
+
+
+def _is_nan(value: object) -> bool:
+    return str(value).strip().lower() == "nan"
 
 
 def _holds_text(table: Table, at: int) -> bool:

@@ -113,8 +113,8 @@ def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Path:
     holds = checkpoint.newest(output) or next(output.glob("model*.safetensors"), None)
     if holds and not (resume or overwrite):
         raise OutputError(
-            f"{output} already holds a model or an unfinished run ({holds}). Resume it, allow it to be "
-            "overwritten, or choose another place."
+            f"{output} already holds a model or an unfinished run ({holds}). Go on with it (--resume), "
+            "replace it (--overwrite), or choose another place."
         )
     checkpoint.clean(output)
     if overwrite and not resume:

@@ -71,7 +71,8 @@ def test_mistakes_leave_nothing_behind(run, snli, tmp_path, monkeypatch, argumen
 def test_no_triplet_at_all_is_said(run, tmp_path) -> None:
     snli = write_jsonl(tmp_path / "a.jsonl", PAIRS[5:8])
     done = run("triplets", snli, "-o", tmp_path / "nli.csv")
-    assert done.code == 2 and "make no such row: 2 entailment, 1 neutral, 0 contradiction pairs" in done.err
+    assert done.code == 2 and "nothing to write (2 entailment, 1 neutral, 0 contradiction pairs" in done.err
+    assert "no premise has both an entailment and a contradiction pair" in done.err
     assert not (tmp_path / "nli.csv").exists()
 
 

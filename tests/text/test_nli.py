@@ -154,6 +154,23 @@ def test_bad_rows_stop_or_are_skipped(tmp_path: Path) -> None:
         read_nli([gap])
 
 
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_a_bad_row_among_the_first_is_counted_once(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a{suffix}"
+    if suffix == ".csv":
+        path.write_text("premise,hypothesis,label\na,b,neutral\nonly two,columns\n")
+    else:
+        path.write_text('{"premise": "a", "hypothesis": "b", "label": "n"}\n{"premise": "cut off\n')
+    nli = read_nli([path], skip_bad_rows=True)
+    assert nli.counts["skipped"] == 1 and nli.pairs("all") == [("a", "b")]
+
+
+def test_an_empty_release_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(InputError, match=r"a\.txt is empty"):
+        read_nli([tmp_path / "a.txt"])
+
+
 CAPTIONS = {"1.jpg": ["A man.", "Someone.", "A person."], "2.jpg": ["A dog.", "A pet."]}
 
 

@@ -62,7 +62,8 @@ def triplets(
         else nli.pairs(pairs, sample=sample, seed=console.seed)
     )
     if not rows:
-        raise InputError(f"{', '.join(files)} make no such row: {_spoken(nli)}.")
+        needed = _needed(negatives) if pairs is None else "none is of the kind asked for"
+        raise InputError(f"{', '.join(files)}: nothing to write ({_spoken(nli)}): {needed}.")
     _write(output, rows)
     made = "triplets" if pairs is None else "pairs"
     console.log(f"{_spoken(nli)} -> {output}: {len(rows):,} {made}")
@@ -105,6 +106,11 @@ def _spoken(nli: NLI) -> str:
     counts = nli.counts
     kinds = ", ".join(f"{counts[label]:,} {label}" for label in nli.labelled)
     return f"{kinds} pairs, {counts['skipped']:,} rows skipped"
+
+
+def _needed(negatives: str) -> str:
+    other = "contradiction or a neutral pair" if negatives == "both" else f"{negatives} pair"
+    return f"no premise has both an entailment and a {other}"
 
 
 def _document(nli: NLI, by_file: Sequence[int] | None) -> dict[str, Any]:

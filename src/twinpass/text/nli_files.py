@@ -80,7 +80,8 @@ def _read_values(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[o
         return _read_tabs(source, bad)
     if source.format not in ("csv", "jsonl"):
         raise InputError(f"{source.label}: inference data comes as .jsonl, .txt, .tsv or .csv.")
-    table = JsonTable(source, bad) if source.format == "jsonl" else SeparatedTable(source, bad, True)
+    seen = BadRows(skip=bad.skip)  # the first rows are read twice, and counted once
+    table = JsonTable(source, seen) if source.format == "jsonl" else SeparatedTable(source, seen, True)
     return iter(table.rows(_find_roles(table.names, source.label), bad))
 
 
@@ -99,6 +100,8 @@ def _read_tabs(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[obj
             bad.report(f"{source.label}:{number}", "wrong number of columns", detail)
         else:
             yield number, [values[at] for at in wanted]
+    if not names:
+        raise InputError(f"{source.label} is empty: it has no row to read.")
 
 
 def _find_roles(names: Sequence[str], file: str) -> list[int]:

@@ -66,10 +66,13 @@ def test_every_pooler_loads_in_sentence_transformers(pooler: str, checkpoints, t
 
 
 def test_what_sentence_transformers_cannot_express_is_said(checkpoints, tmp_path) -> None:
+    from sentence_transformers import SentenceTransformer
+
     encoder = Encoder.load(checkpoints("bert"), pooler="cls+avg_top2")
     with pytest.warns(UserWarning, match="sentence-transformers cannot load this model"):
         encoder.save(tmp_path / "saved")
-    assert not (tmp_path / "saved" / "modules.json").exists()
+    with pytest.raises(ImportError, match="OnlyTwinpassLoadsThisModel"):  # and not: another vector
+        SentenceTransformer(str(tmp_path / "saved"), device="cpu")
     np.testing.assert_allclose(
         Encoder.load(tmp_path / "saved").encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-6
     )

@@ -125,12 +125,15 @@ def test_sentence_transformers_loads_what_is_linear(encoder, tmp_path: Path) -> 
 
 
 def test_a_flow_is_said_to_be_ours_alone(encoder, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
     fitted = fit_layer(encoder, TEXTS, "flow")
     with pytest.warns(
         UserWarning, match="sentence-transformers cannot load this model: it has no layer like a flow"
     ):
         fitted.save(tmp_path / "fitted")
-    assert not (tmp_path / "fitted" / "modules.json").exists()
+    with pytest.raises(ImportError, match="OnlyTwinpassLoadsThisModel"):
+        SentenceTransformer(str(tmp_path / "fitted"), device="cpu")
     assert sorted(path.name for path in (tmp_path / "fitted" / "3_Flow").iterdir()) == [
         "config.json",
         "model.safetensors",

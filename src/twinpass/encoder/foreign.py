@@ -18,6 +18,7 @@ from twinpass.files import write_json
 
 NORMALIZE = "normalize"
 FLOW = "flow"
+REFUSAL = "OnlyTwinpassLoadsThisModel"  # no module of theirs, so that loading fails by this name
 # Their switches of old, in the order in which they concatenate, and their names of the same modes now.
 _SWITCHES = {
     "pooling_mode_cls_token": "cls",
@@ -171,7 +172,15 @@ def layer_name(layer: nn.Module, place: int) -> str:
 
 
 def write_foreign_settings(folder: Path, settings: Settings, transformer: Any) -> str | None:
-    """Describe the folder to sentence-transformers, or return why that cannot be done."""
+    """Describe the folder to sentence-transformers, or make it refuse the folder and return why."""
+    refusal = _write_modules(folder, settings, transformer)
+    if refusal is not None:  # without a list of modules it would take the mean of the last layer instead
+        _write_list(folder, [(REFUSAL, "")])
+    return refusal
+
+
+def _write_modules(folder: Path, settings: Settings, transformer: Any) -> str | None:
+    """Write the folder's modules in their layout, or return why that cannot be done."""
     pooler = find_pooler(settings.pooler)
     if any(name.endswith(Flow.__name__) for name in settings.layers):
         return "it has no layer like a flow"
@@ -188,15 +197,17 @@ def write_foreign_settings(folder: Path, settings: Settings, transformer: Any) -
     modules += [
         ("Normalize", "9_Normalize") if name == NORMALIZE else ("Dense", name) for name in settings.layers
     ]
-    write_json(
-        folder / "modules.json",
-        [
-            {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-            for place, (kind, path) in enumerate(modules)
-        ],
-    )
+    _write_list(folder, modules)
     _write_text_settings(folder, settings)
     return None
+
+
+def _write_list(folder: Path, modules: list[tuple[str, str]]) -> None:
+    listed = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
 
 
 def _foreign_mode(name: str, pooler: Pooler) -> list[str] | None:

@@ -31,12 +31,13 @@ def test_mistakes_are_explained(run, arguments, says, tmp_path):
 
 def test_a_table_of_which_nothing_could_be_measured_is_no_success(run, tmp_path):
     (tmp_path / "empty").mkdir()
-    out = str(tmp_path / "out")
-    done = run(
-        "reproduce", "table-3", "--scale", "smoke", "--data", str(tmp_path / "empty"), "--json", "-o", out
-    )
-    assert done.code == 2 and "no row could be measured" in done.err and "wiki" in done.err
-    assert json.loads(done.out)["recipes"][0]["rows"][0]["note"]
+    out, earlier = str(tmp_path / "out"), tmp_path / "out" / "reports" / "table-3.json"
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text("an earlier report")
+    command = ("reproduce", "table-3", "--scale", "smoke", "--data", str(tmp_path / "empty"), "-o", out)
+    for done in (run(*command), run(*command, "--json")):
+        assert done.code == 2 and "no row could be measured" in done.err and "wiki" in done.err
+        assert done.out == "" and earlier.read_text() == "an earlier report"
 
 
 def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path):

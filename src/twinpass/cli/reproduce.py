@@ -62,14 +62,17 @@ def reproduce(
     outcomes = []
     for recipe in chosen:
         outcome = run_recipe(recipe, lab, seeds=range(console.seed, console.seed + seeds))
-        written = write_report(outcome, output / "reports")
         outcomes.append(outcome)
+        if not _measured(outcome):  # a table of dashes must not stand in the place of an earlier report
+            console.log(f"{recipe.name}: no row could be measured, so no report is written")
+            continue
+        written = write_report(outcome, output / "reports")
         console.log(f"{recipe.name}: written to {written[0]} and beside it")
         if not console.json:
             console.result({}, human=_picture(outcome))
+    _check_measured(outcomes)
     if console.json:
         console.result({"recipes": [to_document(outcome) for outcome in outcomes]})
-    _check_measured(outcomes)
 
 
 def _open_lab(
@@ -112,10 +115,13 @@ def _open_lab(
 
 def _check_measured(outcomes: list[Outcome]) -> None:
     """Fail where not a single row could be measured: a table of dashes is no success."""
-    rows = [row for outcome in outcomes for row in outcome.rows]
-    if not any(cell.ours for row in rows for cell in row.cells.values()):
-        notes = list(dict.fromkeys(row.note for row in rows if row.note))
+    if not any(map(_measured, outcomes)):
+        notes = [row.note for outcome in outcomes for row in outcome.rows if row.note]
         raise InputError(f"no row could be measured. {notes[0] if notes else ''}".strip())
+
+
+def _measured(outcome: Outcome) -> bool:
+    return any(cell.ours for row in outcome.rows for cell in row.cells.values())
 
 
 def _show_steps(console: Console) -> Any:

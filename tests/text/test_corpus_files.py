@@ -272,6 +272,12 @@ def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> No
     assert read(open_corpus("csv:-")) == [("a b", "c d")]
 
 
+def test_a_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        open_corpus("-")
+
+
 def test_every_row_bad(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "sent0,sent1\n,\n,\n")
     with pytest.raises(InputError, match="no row to read that is not bad"):

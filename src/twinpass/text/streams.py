@@ -99,4 +99,8 @@ def spool(stream: BinaryIO, source: Source) -> Source:
 
 def spool_stdin(format: str) -> Source:
     """Copy standard input to a temporary file, so that several passes can be made over it."""
+    if sys.stdin is None:  # what Python makes of a closed one
+        raise InputError(
+            "standard input is closed, so there is nothing to read. Name a file, or pipe text in."
+        )
     return spool(sys.stdin.buffer, Source(Path("-"), format, "", "stdin"))

@@ -77,6 +77,7 @@ def inline_svg(drawing_: Drawing) -> str:
     _attach_tips(root, tips)
     _make_unique(root, drawing_.name)
     _share_styles(root)
+    _shorten_places(root)
     root.set("role", "img")
     root.set("aria-label", drawing_.title)
     # The width in the page is the page's business; the viewBox keeps the proportions.
@@ -85,10 +86,7 @@ def inline_svg(drawing_: Drawing) -> str:
     root.set("style", f"width: 100%; max-width: {1.6 * float(width.removesuffix('pt')):.0f}px")
     ElementTree.register_namespace("", SVG)
     ElementTree.register_namespace("xlink", XLINK)
-    text = ElementTree.tostring(root, encoding="unicode")
-    return _follow_theme(
-        re.sub(r"(\.\d\d)\d+", r"\1", text)
-    )  # a hundredth of a point is finer than any screen
+    return _follow_theme(ElementTree.tostring(root, encoding="unicode"))
 
 
 def _attach_tips(root: ElementTree.Element, tips: dict[str, list[str]]) -> None:
@@ -112,6 +110,14 @@ def _share_styles(root: ElementTree.Element) -> None:
             group.set("style", style)
             for point in points:
                 del point.attrib["style"]
+
+
+def _shorten_places(root: ElementTree.Element) -> None:
+    """Cut coordinates to a hundredth of a point, finer than any screen; what is to be read stays as it is."""
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key != "data-tip":
+                element.set(key, re.sub(r"(\.\d\d)\d+", r"\1", value))
 
 
 def _make_unique(root: ElementTree.Element, prefix: str) -> None:

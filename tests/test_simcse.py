@@ -13,7 +13,7 @@ from tests.tiny import SENTENCES, make_checkpoint
 from twinpass import SimCSE
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.released import RELEASED
-from twinpass.errors import ConfigError, ModelError
+from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.search.index import Index
 
 TEXTS = [text for text in SENTENCES if text]
@@ -122,6 +122,9 @@ def test_a_file_and_a_saved_index(simcse: SimCSE, tmp_path: Path, checkpoint: Pa
     path.write_text("a dog\n\nthe cat sat on the mat\n", encoding="utf-8")
     simcse.build_index(str(path))
     assert simcse.index["sentences"] == ["a dog", "the cat sat on the mat"]
+    with pytest.raises(InputError, match="no sentence to index"):
+        simcse.build_index([])
+    assert len(simcse.index["sentences"]) == 2
     simcse.save_index(tmp_path / "index")
     assert len(Index.open(tmp_path / "index")) == 2
     again = SimCSE(str(checkpoint), device="cpu", pooler="cls")

@@ -19,7 +19,7 @@ from torch import Tensor, from_numpy
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.runtime import choose_device
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, InputError
 from twinpass.search.exact import top
 from twinpass.search.index import Block, Index
 from twinpass.text.corpus import open_corpus
@@ -112,6 +112,8 @@ class SimCSE:
     ) -> None:
         """Index sentences, or those of a file, in memory; `faiss_fast` searches `num_cells_in_search` cells of them."""
         sentences = _sentences(sentences_or_file_path)
+        if not sentences:
+            raise InputError("there is no sentence to index.")
         vectors = self._vectors(sentences, device)
         self.is_faiss_index = use_faiss is None or use_faiss
         fast = self._cells(vectors) if faiss_fast and self.is_faiss_index else None

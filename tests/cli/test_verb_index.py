@@ -150,3 +150,8 @@ def test_metadata_that_is_no_number_is_null_in_files_too(run, model, tmp_path):
         assert run(*verb, model, tmp_path / "rows.jsonl", "-o", tmp_path / "out.jsonl").code == 0
         written = (tmp_path / "out.jsonl").read_text(encoding="utf-8")
         assert '"x": null' in written and "NaN" not in written
+
+
+def test_an_empty_query_is_no_query(run, tmp_path):
+    ran = run("search", str(tmp_path), "  ")
+    assert (ran.code, ran.out) == (2, "") and "a query is empty" in ran.err

@@ -107,6 +107,7 @@ def test_long_tables_show_their_beginning(run, model, tmp_path):
         (["minilm", "alone"], "wanted at least two texts"),
         (["alone"], "wanted at least two texts"),
         (["{left}", "text"], "is a file. To compare the texts in files, add --pairwise or --matrix"),
+        (["gone.txt", "text"], "'gone.txt' looks like a file's name, and there is no such file"),
         (["{left}", "{right}", "--pairwise", "--matrix"], "exclude each other"),
         (["{left}", "{short}", "--pairwise"], "left.txt has 3, {short} has 2"),
         (["{left}", "--pairwise"], "has 1. Choose two with --columns"),

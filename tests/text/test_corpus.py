@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import tracemalloc
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -258,3 +259,16 @@ def test_reading_takes_constant_memory(tmp_path: Path, format: str) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 1_500_000  # the sentences alone would take more than twice that
+
+
+def test_a_first_row_that_may_be_names_is_read_and_mentioned(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("frage,antwort\nwas ist das,ein hund\n")
+    with pytest.warns(UserWarning, match=r"the first row \(frage, antwort\) is read as text.*--header"):
+        assert len(list(open_corpus(path))) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(list(open_corpus(path, header=True))) == 1
+        assert len(list(open_corpus(path, header=False))) == 2
+        path.write_text("was ist das,ein hund\nund das,eine katze\n")
+        assert len(list(open_corpus(path))) == 2

@@ -211,3 +211,21 @@ def test_the_shared_pool_gives_the_premises_of_the_triples_that_others_made_of_i
     made = {(premise, entailed) for premise, entailed, _ in nli.triplets()}
     theirs = {row.texts[:2] for row in open_corpus(shared / "data" / "nli_triples.csv.gz")}
     assert made == theirs and len(made) == 65_565
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_numbered_labels_are_those_of_the_hub(suffix: str, tmp_path: Path) -> None:
+    rows = [("a", "b", 0), ("a", "c", 1), ("a", "d", 2), ("a", "e", -1)]
+    path = tmp_path / f"snli.{suffix}"
+    if suffix == "jsonl":
+        lines = [json.dumps(dict(zip(("premise", "hypothesis", "label"), row, strict=True))) for row in rows]
+    else:
+        lines = ["premise,hypothesis,label", *(",".join(map(str, row)) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    nli = read_nli([path])
+    assert {label: list(pairs) for label, pairs in nli.labelled.items()} == {
+        "entailment": [("a", "b")],
+        "neutral": [("a", "c")],
+        "contradiction": [("a", "d")],
+    }
+    assert nli.files[0].skipped["no gold label"] == 1

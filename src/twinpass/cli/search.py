@@ -59,6 +59,8 @@ def search(
     """
     if bool(queries) == (source is not None):
         raise ConfigError("wanted queries after the index, or a file of them with --queries, and not both.")
+    if any(not query.strip() for query in queries or ()):
+        raise ConfigError("a query is empty; an empty text is near to nothing in particular.")
     if output is not None:
         check_writable(output)
     index = place.open(folder)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from twinpass.text.corpus import Corpus
 
 SUFFIXES = (".csv", ".npy")
+TEXT_FILES = {".txt", ".csv", ".tsv", ".jsonl", ".parquet", ".gz", ".xz"}
 
 
 @verb
@@ -85,6 +86,10 @@ def _check_texts(texts: list[str]) -> None:
         if is_file(text):
             raise ConfigError(
                 f"{text!r} is a file. To compare the texts in files, add --pairwise or --matrix."
+            )
+        if " " not in text and Path(text).suffix in TEXT_FILES:
+            raise ConfigError(
+                f"{text!r} looks like a file's name, and there is no such file. Check the path."
             )
 
 

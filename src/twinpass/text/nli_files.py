@@ -1,7 +1,8 @@
 """Reading inference data as it is released: SNLI, MNLI and ANLI, and tables with a premise, hypothesis and label.
 
 SNLI and MNLI come as .jsonl and as .txt (tabs, with a header), with sentence1, sentence2 and gold_label; ANLI as .jsonl
-with context (or premise), hypothesis and label, a letter. Any of them may be packed with gzip or xz.
+with context (or premise), hypothesis and label, a letter; the hub's copies have a number there. Any of them may be
+packed with gzip or xz.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from twinpass.text.streams import Source, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
 UNDECIDED = "no gold label"
-_LABEL_OF = {name: name for name in LABELS} | {name[0]: name for name in LABELS}
-_NO_LABEL = {"-", ""}  # the annotators did not agree
+# As SNLI and MNLI spell them, as ANLI does, and as numbered releases do.
+LABEL_OF = {name: name for name in LABELS} | {name[0]: name for name in LABELS}
+LABEL_OF |= {str(number): name for number, name in enumerate(LABELS)}
+_NO_LABEL = {"-", "", "-1"}  # the annotators did not agree
 _ROLES = (
     ("a premise", ("sentence1", "premise", "context")),
     ("a hypothesis", ("sentence2", "hypothesis")),
@@ -120,6 +123,7 @@ def _find_roles(names: Sequence[str], file: str) -> list[int]:
 
 def _read_pair(values: Sequence[object], where: str, bad: BadRows, tally: Tally) -> Labelled | None:
     """Return a row's pair; one without a gold label is counted, one that makes no sense is bad."""
+    values = [str(value) if _is_number(value) else value for value in values]
     if not all(isinstance(value, str) for value in values):
         bad.report(where, "not a premise, a hypothesis and a label", "one is missing or no text")
         return None
@@ -127,11 +131,15 @@ def _read_pair(values: Sequence[object], where: str, bad: BadRows, tally: Tally)
     if label.lower() in _NO_LABEL:
         tally.skipped[UNDECIDED] += 1
         return None
-    if label.lower() not in _LABEL_OF:
+    if label.lower() not in LABEL_OF:
         raise InputError(
-            f"{where}: {label!r} is no label. Wanted {', '.join(LABELS)}, or their first letters, or - for none."
+            f"{where}: {label!r} is no label. Wanted {', '.join(LABELS)}, a first letter or 0, 1, 2, or - for none."
         )
     if not premise or not hypothesis:
         tally.skipped["empty text"] += 1
         return None
-    return Labelled(premise, hypothesis, _LABEL_OF[label.lower()])
+    return Labelled(premise, hypothesis, LABEL_OF[label.lower()])
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

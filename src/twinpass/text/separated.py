@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -29,6 +30,8 @@ class SeparatedTable:
         first = [values for _, values in islice(self._records(bad), SAMPLE + 1) if values]
         self.sts_benchmark = self.tabs and bool(first) and _is_sts_benchmark(first[0])
         self.header = not self.sts_benchmark and _has_header(first, header)
+        if first and header is None and not (self.header or self.sts_benchmark):
+            _warn_of_names(self.name, first[0])
         self.names = self._name_columns(first)
         width = len(self.names)
         self.sample = [values[:width] for values in first[self.header :] if len(values) >= width]
@@ -76,6 +79,17 @@ def _has_header(first: Sequence[Sequence[object]], told: bool | None) -> bool:
         return True
     others = [name for name in names if plain(name) not in KNOWN]
     return len(others) < len(names) and all(_NAME.fullmatch(name) for name in others)
+
+
+def _warn_of_names(file: str, row: Sequence[object]) -> None:
+    """Say so where a first row that is read as text looks like the names of columns."""
+    names = [str(value).strip() for value in row]
+    if len(names) > 1 and all(name and _NAME.fullmatch(name) for name in names):
+        warnings.warn(
+            f"{file}: the first row ({', '.join(names)}) is read as text. If it names the columns, say so: header=True "
+            "(--header).",
+            stacklevel=2,
+        )
 
 
 def _split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:

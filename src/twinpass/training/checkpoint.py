@@ -122,7 +122,7 @@ def check_same_run(folder: Path, run: Run) -> None:
         details = "; ".join(f"{name}: {stored[name]!r} then, {getattr(run, name)!r} now" for name in changed)
         raise ConfigError(
             f"the run in {folder} was made with other settings ({details}). Resume with the same ones, or start "
-            "anew in another folder."
+            "anew in another folder; to train a finished model further, start from it as the model of a new run."
         )
 
 

@@ -8,13 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinpass.errors import InputError
+from twinpass.text.nli_files import LABEL_OF, LABELS
 from twinpass.text.rows import Row, Rows
 
-CLASSES = ("entailment", "neutral", "contradiction")
-# As SNLI and MNLI spell them, as ANLI does, and as numbered releases do.
-CLASS_OF = {name: place for place, name in enumerate(CLASSES)}
-CLASS_OF |= {name[0]: place for name, place in CLASS_OF.items()}
-CLASS_OF |= {str(place): place for place in range(len(CLASSES))}
+CLASSES = LABELS
+CLASS_OF = {spelling: CLASSES.index(label) for spelling, label in LABEL_OF.items()}
 
 
 class Sentences:

@@ -66,7 +66,7 @@ def reproduce(
         if not _measured(outcome):  # a table of dashes must not stand in the place of an earlier report
             console.log(f"{recipe.name}: no row could be measured, so no report is written")
             continue
-        written = write_report(outcome, output / "reports")
+        written = write_report(outcome, lab.reports)
         console.log(f"{recipe.name}: written to {written[0]} and beside it")
         if not console.json:
             console.result({}, human=_picture(outcome))

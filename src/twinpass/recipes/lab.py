@@ -63,6 +63,12 @@ class Lab:
         return Store(self.output)
 
     @cached_property
+    def reports(self) -> Path:
+        """The folder of reports: one for each scale and encoder, so that none stands in the place of another."""
+        name = Path(self.encoder).name if self.encoder else ""
+        return self.output / "reports" / (f"{self.scale.name}-{name}" if name else self.scale.name)
+
+    @cached_property
     def corpora(self) -> Corpora:
         """The text to train on."""
         # A folder of its own for each source and size: another scale or data folder must not find this one's rows.

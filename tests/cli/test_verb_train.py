@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import math
 import signal
 import subprocess
 import sys
@@ -119,6 +120,13 @@ def test_a_training_that_made_the_model_worse_says_so(best: float, warned: bool)
     assert (
         "no step as high as the model it started from (80.00 before, 79.00 at its best)" in said
     ) == warned
+
+
+def test_a_model_that_could_not_be_scored_before_is_not_said_to_be_better() -> None:
+    scores = {"before": {"score": math.nan}, "best": {"score": 1.0}, "last": {"score": 1.0}}
+    assert "warning" not in _next_steps(
+        Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores)
+    )
 
 
 def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:

@@ -17,7 +17,7 @@ from twinpass.recipes.corpora import Corpora, Missing
 from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.made_up import make_data, make_encoder
-from twinpass.recipes.measures import MEASURES
+from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import Recipe, one_subject, quoted
 from twinpass.recipes.report import notes, number, ours, to_document, to_latex, to_markdown, write_report
 from twinpass.recipes.reproduce import Cell, estimate, reproduce, seeds_of
@@ -77,6 +77,16 @@ def test_rows_are_trained_once_and_found_again(lab):
     again = reproduce(recipe, watched, seeds=[1, 2])
     assert not trained
     assert [row.cells for row in again.rows] == [row.cells for row in first.rows]
+
+
+def test_what_is_not_a_number_is_found_again_as_such(lab, monkeypatch):
+    monkeypatch.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": math.nan}))
+    recipe = dataclasses.replace(
+        load_recipes()["table-c1"], rows=(one_subject("bert", "BERT", Raw(pooler="avg")),)
+    )
+    for _ in range(2):
+        found = reproduce(recipe, lab, seeds=[1])
+        assert math.isnan(found.rows[0].cells["avg"].mean) and "| - " in to_markdown(found)
 
 
 def vars_of(lab):

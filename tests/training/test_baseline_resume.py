@@ -104,6 +104,53 @@ def test_what_was_saved_is_guarded(models: dict[str, Path], tmp_path: Path) -> N
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_allowed_both_it_goes_on_with_its_own_run_and_replaces_another(models, tmp_path) -> None:
+    rows, run = rows_for("ct"), seven_steps("ct", models, tmp_path / "out")
+    began: list[Any] = []
+
+    def go_on(run: BaselineRun, *, stop: bool) -> int:
+        send = stop_at(5, signal.SIGINT) if stop else lambda event: None
+        train_baseline(
+            run,
+            rows=rows,
+            resume=True,
+            overwrite=True,
+            on_event=lambda event: (began.append(event), send(event)),
+        )
+        return [event.first_step for event in began if isinstance(event, Started)][-1]
+
+    assert go_on(run, stop=True) == 0
+    assert go_on(seven_steps("ct", models, tmp_path / "out", seed=5), stop=True) == 0
+    assert go_on(seven_steps("ct", models, tmp_path / "out", seed=5), stop=False) == 5
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_refusal_names_only_what_differs(models, tmp_path) -> None:
+    rows, fields = rows_for("ct"), {"columns": ("0",)}
+    run = seven_steps("ct", models, tmp_path / "out", **fields)
+    train_baseline(run, rows=rows, on_event=stop_at(1, signal.SIGINT))
+    with pytest.raises(ConfigError, match=r"settings \(seed: 1 then, 5 now\)"):
+        train_baseline(seven_steps("ct", models, tmp_path / "out", seed=5, **fields), rows=rows, resume=True)
+
+
+def test_a_model_that_cannot_be_written_leaves_nothing_where_nothing_was_saved(
+    models, tmp_path, monkeypatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("twinpass.training.baselines.loop.shutil.copyfile", full)
+    with pytest.raises(OutputError, match="No space left"):
+        train_baseline(seven_steps("ct", models, tmp_path / "out", save_every=250), rows=rows_for("ct"))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("output", [".", "..", "/", "there/.."])
+def test_an_output_without_a_name_of_its_own_is_refused(output: str) -> None:
+    with pytest.raises(ConfigError, match="has no name of its own"):
+        BaselineRun(baseline="ct", output=output).check()
+
+
 def test_a_failure_to_save_leaves_the_last_save(models, tmp_path, monkeypatch) -> None:
     rows, run = make_sentences(12, seed=5), seven_steps("ct", models, tmp_path / "out")
     train_baseline(run, rows=rows, on_event=stop_at(4, signal.SIGINT))

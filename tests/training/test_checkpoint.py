@@ -198,6 +198,14 @@ def test_generators_come_back(tmp_path) -> None:
     assert draw() == drawn
 
 
+def test_a_run_that_began_on_a_gpu_goes_on_without_one() -> None:
+    device = torch.device("cpu")
+    states = take_states(device) | {"gpu": torch.zeros(16, dtype=torch.uint8)}
+    drawn = torch.rand(())
+    restore_states(states, device)
+    assert torch.rand(()) == drawn
+
+
 def test_a_run_that_stopped_early_stays_stopped(make_run) -> None:
     scores = iter([0.0, 0.9, 0.8])
     run = make_run(steps=9, eval_every=1, patience=1)

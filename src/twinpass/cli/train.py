@@ -131,7 +131,8 @@ def _next_steps(result: Result) -> str:
 
 def _nothing_gained(result: Result) -> str:
     """Return a warning where dev says that the model was better before the training."""
-    if not result.best or result.best["score"] >= result.before.get("score", -math.inf):
+    worse = bool(result.best) and result.best["score"] < result.before.get("score", -math.inf)
+    if not worse:
         return ""
     scores = f"{result.before['score']:.2f} before, {result.best['score']:.2f} at its best"
     return f"twinpass: warning: dev scored no step as high as the model it started from ({scores}).\n"

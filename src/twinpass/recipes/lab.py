@@ -36,10 +36,8 @@ Vectors = NDArray[np.float32]
 SAID_ELSEWHERE = ("output", "data", "device")  # fields of a run that do not shape its weights, or by content
 
 EPOCHS = {"infersent": 20}  # at most; the other baselines take one
-CT_STEPS, CT_LOOKS = (
-    5_000,
-    500,
-)  # ten rounds of 500 batches, each followed by a look at STS-B dev (its authors' code)
+# Its authors' code: ten rounds of 500 batches, each followed by a look at STS-B dev.
+CT_STEPS, CT_LOOKS = 5_000, 500
 SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale
 RESAMPLES = 100  # intervals over seeds say more here than those over pairs
 

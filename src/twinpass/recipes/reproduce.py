@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -143,7 +144,9 @@ def _measure(recipe: Recipe, row: Row, subject: Subject, lab: Lab, seed: int) ->
     with lab.store.locked(key):
         known = lab.store.read_score(key)
         if known is not None:
-            return Found(known["values"], known["more"])
+            # A file has null for what is not a number.
+            values = {name: math.nan if value is None else value for name, value in known["values"].items()}
+            return Found(values, known["more"])
         found = MEASURES[name](lab, subject, seed)
         facts = provenance(options={"subject": describe(subject), "measure": name, "seed": seed})
         lab.store.write_score(key, facts | dataclasses.asdict(found))

@@ -69,13 +69,14 @@ class Store:
     def recognise(self, name: str, content: str) -> None:
         """Remember what an encoder's name stands for: keys hold the name, so another content must not come under it."""
         path = self.folder / "encoders.json"
-        known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        if known.get(name, content) != content:
-            raise ConfigError(
-                f"{name} has changed since results in {self.folder} were made with it. "
-                "Name another folder with -o, or the encoder as it was."
-            )
-        write_json(path, known | {name: content})
+        with self.locked("encoders"):
+            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            if known.get(name, content) != content:
+                raise ConfigError(
+                    f"{name} has changed since results in {self.folder} were made with it. "
+                    "Name another folder with -o, or the encoder as it was."
+                )
+            write_json(path, known | {name: content})
 
     @contextlib.contextmanager
     def locked(self, key: str) -> Iterator[None]:

@@ -30,7 +30,7 @@ class TorchState(NamedTuple):
         torch.set_rng_state(self.cpu)
         if self.gpu is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(self.gpu, self.device)
-        elif self.gpu is not None:
+        elif self.gpu is not None and self.device.type == "mps":  # on a CPU a GPU's state has no use
             torch.mps.set_rng_state(self.gpu)
 
 

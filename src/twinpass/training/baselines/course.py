@@ -122,9 +122,10 @@ class Course:
             self._take_step(step, examples)
             if self.step % every == 0 or self.step == self.steps:
                 self.tell(self.keeper.evaluate(self.step))
-            if interrupted() or self.step % self.run.save_every == 0:
+            stopping = interrupted()  # asked once: a run that stops here is one that is saved here
+            if stopping or self.step % self.run.save_every == 0:
                 self.save(device)
-            if interrupted() and self.step < self.steps:
+            if stopping and self.step < self.steps:
                 return "interrupted"
         return "finished"
 

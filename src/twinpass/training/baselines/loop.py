@@ -40,6 +40,7 @@ def train_baseline(
     `evaluate` is handed a function from texts to vectors and returns a score, higher being better, or a dictionary
     with one under "score"; the best model by it is kept. `on_event` is called with the events of training.
     `resume` goes on where a stopped run was last saved, bit by bit; `overwrite` lets a new run replace an old one.
+    With both, a stopped run is gone on with if it is this one, and else replaced.
     """
     kind = BASELINES[run.baseline]
     filled = run.check().filled()
@@ -49,13 +50,13 @@ def train_baseline(
     saved = saver.open(resume=resume, overwrite=overwrite)
     try:
         result, kept = _run_course(filled, text, saver, saved, evaluate, on_event)
+        if result.finished:
+            _write_model(output, filled, text, saver, result, kept)
     except BaseException as error:
         # After a loss that is no number the same step would fail again; else what was saved is there to go on from.
         if isinstance(error, TrainingError) or not saver.state.is_file():
             saver.remove()
         raise
-    if result.finished:
-        _write_model(output, filled, text, saver, result, kept)
     return result
 
 

@@ -41,6 +41,11 @@ class BaselineRun:
         _require(tokens is None or tokens >= 3, f"max_tokens must be 3 or more; got {tokens}.")
         _require(0 <= self.seed < 2**31, f"seed must lie in [0, 2^31); got {self.seed}.")
         _require(bool(self.output), "a run needs an output folder. Name one: BaselineRun(output=...).")
+        # The folder appears whole, under its own name, in its parent; these two are no names.
+        named = Path(self.output).name not in ("", "..")
+        _require(
+            named, f"the output {self.output!r} has no name of its own. Name the folder that is to be made."
+        )
         return self
 
     def filled(self) -> FilledRun:

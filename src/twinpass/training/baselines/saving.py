@@ -56,11 +56,12 @@ class Saver:
                 f"{self.folder} holds an unfinished run. Resume it, allow it to be overwritten, or choose another "
                 "place."
             )
-        if not (held and resume):
+        saved = self._read(or_none=overwrite) if held and resume else None
+        if saved is None:
             self.remove()
         with explaining(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
-        return self._read() if held and resume else None
+        return saved
 
     def save(self, saved: Saved) -> None:
         """Replace the state by a later one, whole or not at all."""
@@ -73,17 +74,21 @@ class Saver:
         """Let go of it all."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _read(self) -> Saved:
+    def _read(self, *, or_none: bool) -> Saved | None:
+        """Return the state; that of another run is refused, or None."""
         with safe_open(self.state, framework="pt") as stored:
             header = json.loads(stored.metadata()[PROGRESS])
             tensors: dict[str, Tensor] = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118
-        for name, now in self.identity.items():
+        for name, now in json.loads(json.dumps(self.identity)).items():  # tuples are lists in the file
             then = header.pop(name)
-            if then != json.loads(json.dumps(now)):
-                raise ConfigError(
-                    f"the run in {self.folder} was made {_difference(name, then, now)}. Go on with the same, or start "
-                    "anew by allowing it to be overwritten."
-                )
+            if then == now:
+                continue
+            if or_none:
+                return None
+            raise ConfigError(
+                f"the run in {self.folder} was made {_difference(name, then, now)}. Go on with the same, or start "
+                "anew by allowing it to be overwritten."
+            )
         return Saved(**header, tensors=tensors)
 
 

@@ -94,9 +94,10 @@ def vars_of(lab):
     return {name: getattr(lab, name) for name in names}
 
 
-def test_a_stopped_row_goes_on_where_it_was(lab):
+@pytest.mark.parametrize("subject", [unsupervised(), Baseline(baseline="ct", corpus="wiki")])
+def test_a_stopped_row_goes_on_where_it_was(lab, subject):
     """Ctrl-C in the middle of a training: the next try resumes it and ends with the same numbers."""
-    subject = unsupervised()
+    steps = []
 
     def interrupt(event):
         if type(event).__name__ == "Stepped" and event.step == 1:
@@ -109,7 +110,11 @@ def test_a_stopped_row_goes_on_where_it_was(lab):
     with pytest.raises(KeyboardInterrupt):
         stopped.model(subject, 5)
     assert not lab.store.is_finished(lab.key(subject, 5))
-    resumed = lab.model(subject, 5).encode(["the cat sits"])
+    resumed_lab = Lab(
+        **{**vars_of(lab), "on_event": lambda event: steps.append(getattr(event, "first_step", None))}
+    )
+    resumed = resumed_lab.model(subject, 5).encode(["the cat sits"])
+    assert steps[0] == 1
     whole = Lab(**{**vars_of(lab), "output": lab.output.parent / "other"})
     assert (resumed == whole.model(subject, 5).encode(["the cat sits"])).all()
     assert not (lab.store.model(lab.key(subject, 5)) / "checkpoints").exists()

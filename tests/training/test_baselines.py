@@ -295,6 +295,13 @@ def test_the_better_copy_of_ct_is_kept(models, tmp_path) -> None:
     assert (result.kept, result.best["score"]) == ("second", 0.3)
 
 
+def test_a_copy_of_ct_without_a_score_does_not_hide_the_others(models, tmp_path) -> None:
+    scores = iter([0.1, math.nan, 0.3])
+    run = run_for("ct", models, tmp_path / "ct", steps=1)
+    result = train_baseline(run, rows=make_sentences(20), evaluate=lambda _: next(scores))
+    assert (result.kept, result.best) == ("second", {"score": 0.3})
+
+
 def test_isberts_folder_is_one_that_sentence_transformers_loads(models, tmp_path) -> None:
     transformers = pytest.importorskip("sentence_transformers")
     result = train_baseline(run_for("isbert", models, tmp_path / "out"), rows=SENTENCES)

@@ -37,7 +37,7 @@ class Keeper:
         if step == 0:  # where they are still the same
             candidates = dict(list(candidates.items())[:1])
         scored = {name: self._score(candidate) for name, candidate in candidates.items()}
-        name = max(scored, key=lambda each: scored[each]["score"])
+        name = max(scored, key=lambda each: _rank(scored[each]))
         gain = self._note(step, name, scored[name])
         return Evaluated(step=step, score=scored[name]["score"], scores=scored[name], best=gain)
 
@@ -78,3 +78,8 @@ class Keeper:
         device = next(candidate.model.parameters()).device
         with keeping_states(device):
             return as_scores(self.evaluator(candidate.encode))
+
+
+def _rank(scores: Scores) -> float:
+    """Return a score to compare by: one that is no number is below all others."""
+    return -math.inf if math.isnan(scores["score"]) else scores["score"]

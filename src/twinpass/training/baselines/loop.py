@@ -39,8 +39,8 @@ def train_baseline(
     `rows` takes the place of the run's data: sentences, or (premise, hypothesis, label) where labels are wanted.
     `evaluate` is handed a function from texts to vectors and returns a score, higher being better, or a dictionary
     with one under "score"; the best model by it is kept. `on_event` is called with the events of training.
-    `resume` goes on where a stopped run was last saved, bit by bit; `overwrite` lets a new run replace an old one.
-    With both, a stopped run is gone on with if it is this one, and else replaced.
+    `resume` goes on where a stopped run was last saved, bit by bit if `evaluate` is the same; `overwrite` lets a new
+    run replace an old one. With both, a stopped run is gone on with if it is this one, and else replaced.
     """
     kind = BASELINES[run.baseline]
     filled = run.check().filled()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.tiny import make_checkpoint
+from tests.training.toys import NAMES, make_word_vectors
 
 from twinpass.config import Run
 
@@ -16,6 +17,13 @@ from twinpass.config import Run
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bare three-layer BERT of 32 dimensions."""
     return make_checkpoint(tmp_path_factory.mktemp("training") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def models(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """What each baseline starts from."""
+    words = make_word_vectors(tmp_path_factory.mktemp("words") / "vectors.txt")
+    return dict.fromkeys(NAMES, tiny) | {"infersent": words}
 
 
 @pytest.fixture

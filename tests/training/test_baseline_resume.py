@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from tests.training.material import make_sentences, spread
-from tests.training.toys import NAMES, make_word_vectors, rows_for, run_for
+from tests.training.toys import NAMES, rows_for, run_for
 
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
@@ -23,12 +22,6 @@ from twinpass.training.events import Started, Stepped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
 STEPS = 7
-
-
-@pytest.fixture(scope="session")
-def models(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    words = make_word_vectors(tmp_path_factory.mktemp("words") / "vectors.txt")
-    return dict.fromkeys(NAMES, tiny) | {"infersent": words}
 
 
 def seven_steps(name: str, models: dict[str, Path], output: Path, **fields: Any) -> BaselineRun:
@@ -76,10 +69,9 @@ def test_an_interrupted_run_ends_bit_identical(name: str, models: dict[str, Path
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "stopped"}
 
 
-def test_a_killed_run_goes_on_from_its_last_save(models: dict[str, Path], tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_from_its_last_save(models, children, tmp_path: Path) -> None:
     rows, run = rows_for("ct"), seven_steps("ct", models, tmp_path / "killed")
     whole = train_baseline(seven_steps("ct", models, tmp_path / "whole"), rows=rows, evaluate=spread)
-    children = multiprocessing.get_context("spawn")
     for step in (2, 5):  # before anything was saved, and between two saves
         child = children.Process(target=die, args=(run, rows, step))
         child.start()

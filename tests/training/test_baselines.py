@@ -17,7 +17,6 @@ from tests.training.toys import (
     build,
     make_documents,
     make_labelled,
-    make_word_vectors,
     naive_jensen_shannon,
     naive_nt_xent,
     naive_softmax,
@@ -40,12 +39,6 @@ from twinpass.training.events import Evaluated, Started, Stepped, Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
 SENTENCES = make_sentences(12, seed=5)
-
-
-@pytest.fixture(scope="session")
-def models(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    words = make_word_vectors(tmp_path_factory.mktemp("words") / "vectors.txt")
-    return dict.fromkeys(NAMES, tiny) | {"infersent": words}
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

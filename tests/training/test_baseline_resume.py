@@ -69,6 +69,16 @@ def test_an_interrupted_run_ends_bit_identical(name: str, models: dict[str, Path
     assert {path.name for path in tmp_path.iterdir()} == {"whole", "stopped"}
 
 
+@pytest.fixture
+def one_thread():
+    """As many threads as the children have: sums over another number of them end in other last bits."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("one_thread")
 def test_a_killed_run_goes_on_from_its_last_save(models, children, tmp_path: Path) -> None:
     rows, run = rows_for("ct"), seven_steps("ct", models, tmp_path / "killed")
     whole = train_baseline(seven_steps("ct", models, tmp_path / "whole"), rows=rows, evaluate=spread)

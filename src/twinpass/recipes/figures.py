@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from twinpass.analysis.density import measure_densities
 from twinpass.analysis.figures.density import draw_densities
 from twinpass.analysis.figures.geometry import AVERAGE, Point, draw_geometry
-from twinpass.analysis.figures.parts import or_nan, panels
+from twinpass.analysis.figures.parts import legend, or_nan, panels
 from twinpass.analysis.figures.spectrum import draw_spectra
 from twinpass.analysis.figures.training import trajectory_figure
 from twinpass.analysis.style import MARKERS, Theme
@@ -51,41 +50,32 @@ def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
         height = 0.6 + ROW * len(rows)
         figure, axes = panels(len(columns), height=height, single=height, same_rows=True)
         for column, panel in zip(columns, axes, strict=False):
-            _draw_dots(panel, [row.cells[column] for row in rows], theme)
+            _draw_dots(panel, [row.cells[column] for row in rows], outcome.scale, theme)
             panel.set_xlabel(outcome.recipe.columns[column])
             panel.set_yticks(range(len(rows)), [row.row.label.strip() for row in rows])
-        handles = [
-            Line2D(
-                [],
-                [],
-                marker=MARKERS[0],
-                color=theme.series[0],
-                linestyle="",
-                label=f"ours ({outcome.scale})",
-            ),
-            Line2D([], [], marker=MARKERS[3], color=theme.series[1], linestyle="", label="paper"),
-        ]
-        figure.legend(handles=handles, loc="outside upper left", ncols=2, handlelength=1.2)
+        legend(figure, panel, handle=1.2)
         return figure
 
     return _drawing(outcome, draw)
 
 
-def _draw_dots(axes: Axes, cells: list[Cell], theme: Theme) -> None:
-    for place, cell in enumerate(cells):
-        if cell.mean is not None:
-            axes.errorbar(
-                cell.mean,
-                place,
-                xerr=cell.deviation or 0.0,
-                fmt=MARKERS[0],
-                color=theme.series[0],
-                markersize=4,
-            )
-        if cell.paper is not None:
-            axes.scatter(cell.paper, place, marker=MARKERS[3], s=20, color=theme.series[1])
+def _draw_dots(axes: Axes, cells: list[Cell], scale: str, theme: Theme) -> None:
+    """Draw a column, the first row above; what is not known is left out."""
+    places = range(len(cells))
+    axes.errorbar(
+        [or_nan(cell.mean) for cell in cells],
+        places,
+        xerr=[cell.deviation or 0.0 for cell in cells],
+        fmt=MARKERS[0],
+        color=theme.series[0],
+        label=f"ours ({scale})",
+        markersize=4,
+    )
+    if any(cell.paper is not None for cell in cells):
+        printed = [or_nan(cell.paper) for cell in cells]
+        axes.scatter(printed, places, marker=MARKERS[3], s=20, color=theme.series[1], label="paper")
     axes.margins(x=0.08)
-    axes.set_ylim(len(cells) - 0.4, -0.6)  # the first row above
+    axes.set_ylim(len(cells) - 0.4, -0.6)
 
 
 def _trajectory(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:

@@ -162,11 +162,13 @@ def _check_finite(
     if math.isfinite(value):
         return
     broken = (~vectors.detach().isfinite().all(dim=2)).any(dim=0).cpu().numpy()
+    good = checkpoint.newest(parts.output)
+    kept = f"The last good checkpoint is {good}" if good else "There was no checkpoint yet"
     texts = find_rows(parts.rows, (rows[broken] if broken.any() else rows).tolist())
     raise TrainingError(
         f"{what} is {value} at step {step + 1}, on {int(broken.sum()) or len(rows)} of {len(rows)} rows:\n  "
         + "\n  ".join(texts)
-        + f"\n{_last_good(parts)}. Look at these texts, or train with a lower learning rate."
+        + f"\n{kept}. Look at these texts, or train with a lower learning rate."
     )
 
 
@@ -180,11 +182,6 @@ def _no_memory(parts: Parts) -> str:
         f"Begin anew with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and its loss stays the same. "
         "If that is not enough, take a smaller batch."
     )
-
-
-def _last_good(parts: Parts) -> str:
-    good = checkpoint.newest(parts.output)
-    return f"The last good checkpoint is {good}" if good else "There was no checkpoint yet"
 
 
 def _introduce(parts: Parts) -> Started:

@@ -9,14 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from twinpass.errors import TrainingError
 from twinpass.training.baselines.base import Baseline, Numbers
 from twinpass.training.baselines.keeping import Keeper
 from twinpass.training.baselines.run import BaselineResult, FilledRun
-from twinpass.training.baselines.saving import Saved, Saver, copy_into, with_prefix, without_prefix
-from twinpass.training.checkpoint import optimizer_tensors, restore_optimizer
+from twinpass.training.baselines.saving import Saved, Saver, copy_into
+from twinpass.training.checkpoint import (
+    optimizer_tensors,
+    random_states,
+    random_tensors,
+    restore_optimizer,
+    with_prefix,
+    without_prefix,
+)
 from twinpass.training.data import Batches
 from twinpass.training.events import Event, OnEvent, Started, Stepped, Stopped
 from twinpass.training.generators import restore_states, take_states
@@ -47,17 +53,19 @@ class Course:
         )
         self.steps = run.steps or run.epochs * self.batches.per_epoch
         self.parameters = baseline.parameters()
+        self.names = {parameter: name for name, parameter in self.parameters.items()}
+        self.device = next(iter(self.names)).device
         self.optimizer = baseline.make_optimizer(run)
         self.keeper = Keeper(baseline, evaluate)
-        self.step, self.loss, self.seconds, self.elapsed = 0, math.nan, 0.0, 0.0
+        self.step, self.loss, self.seconds = 0, math.nan, 0.0
         self.began = time.monotonic()
 
-    def run_through(self, output: Path, device: torch.device) -> BaselineResult:
+    def run_through(self) -> BaselineResult:
         """Take the steps that are left, evaluate and save on the way, and sum up."""
-        self.began = time.monotonic() - self.elapsed
+        output = Path(self.run.output)
         with interruptible() as interrupted:
             self.tell(self._introduce())
-            reason = self._take_steps(device, interrupted)
+            reason = self._take_steps(interrupted)
         stopped = reason == "interrupted"
         advice = f"Resume it to go on from step {self.step}." if stopped else f"The model is in {output}."
         self.tell(Stopped(step=self.step, reason=reason, advice=advice))
@@ -74,12 +82,10 @@ class Course:
             seconds=time.monotonic() - self.began,
         )
 
-    def save(self, device: torch.device) -> None:
+    def save(self) -> None:
         """Save all that the next step depends on."""
-        names = {parameter: name for name, parameter in self.parameters.items()}
-        values: dict[str, Tensor] = dict(self.parameters)
-        tensors = with_prefix("parameter", values) | with_prefix("best", self.keeper.weights)
-        tensors |= optimizer_tensors(self.optimizer, names) | with_prefix("random", take_states(device))
+        tensors = with_prefix("parameter", self.parameters) | with_prefix("best", self.keeper.weights)
+        tensors |= optimizer_tensors(self.optimizer, self.names) | random_tensors([take_states(self.device)])
         self.saver.save(
             Saved(
                 step=self.step,
@@ -93,16 +99,15 @@ class Course:
             )
         )
 
-    def restore(self, saved: Saved, device: torch.device) -> None:
+    def restore(self, saved: Saved) -> None:
         """Bring everything back to where it was saved."""
-        self.step, self.loss = saved.step, saved.loss
-        self.seconds, self.elapsed = saved.seconds, saved.elapsed
+        self.step, self.loss, self.seconds = saved.step, saved.loss, saved.seconds
+        self.began = time.monotonic() - saved.elapsed
         copy_into(self.parameters, without_prefix("parameter", saved.tensors))
-        names = {parameter: name for name, parameter in self.parameters.items()}
-        restore_optimizer(self.optimizer, names, saved.tensors)
+        restore_optimizer(self.optimizer, self.names, saved.tensors)
         self.keeper.remember(saved.keeper, without_prefix("best", saved.tensors))
         self.baseline.remember(saved.memory)
-        restore_states(without_prefix("random", saved.tensors), device)
+        restore_states(random_states(saved.tensors, 0), self.device)
 
     def tell(self, event: Event | None) -> None:
         """Log an event and hand it to whoever listens."""
@@ -112,7 +117,7 @@ class Course:
         if self.on_event is not None:
             self.on_event(event)
 
-    def _take_steps(self, device: torch.device, interrupted: Callable[[], bool]) -> str:
+    def _take_steps(self, interrupted: Callable[[], bool]) -> str:
         every = self.run.eval_every or self.batches.per_epoch
         if self.step == 0:
             self.tell(self.keeper.evaluate(0))
@@ -124,7 +129,7 @@ class Course:
                 self.tell(self.keeper.evaluate(self.step))
             stopping = interrupted()  # asked once: a run that stops here is one that is saved here
             if stopping or self.step % self.run.save_every == 0:
-                self.save(device)
+                self.save()
             if stopping and self.step < self.steps:
                 return "interrupted"
         return "finished"

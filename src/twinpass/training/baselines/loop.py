@@ -77,8 +77,8 @@ def _run_course(
         course = Course(run, baseline, evaluate, journal, on_event, saver)
         _seed(run.seed)
         if saved is not None:
-            course.restore(saved, device)
-        result = course.run_through(Path(run.output), device)
+            course.restore(saved)
+        result = course.run_through()
     return result, course.keeper.chosen()
 
 
@@ -89,7 +89,7 @@ def _write_model(
         kept.save(aside)
         shutil.copyfile(saver.folder / LOG, aside / LOG)
         write_json(aside / "run.json", asdict(run))
-        facts = provenance(model=kept, data=[(text.source, text.fingerprint())], options=asdict(run))
+        facts = provenance(model=kept, data=[(text.source, saver.data_fingerprint)], options=asdict(run))
         write_json(aside / "result.json", asdict(result) | {"provenance": facts})
     saver.remove()
 

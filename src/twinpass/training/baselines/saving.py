@@ -43,6 +43,7 @@ class Saver:
         output = Path(run.output)
         self.folder = output.with_name(f".{output.name}.unfinished")
         self.state = self.folder / STATE
+        self.data_fingerprint = data_fingerprint
         self.identity = {
             "data_fingerprint": data_fingerprint,
             "run": {name: value for name, value in asdict(run).items() if name not in MAY_CHANGE - {"model"}},
@@ -97,17 +98,6 @@ def _difference(name: str, then: Any, now: Any) -> str:
         return "with other text"
     changed = [f"{key}: {then.get(key)!r} then, {now[key]!r} now" for key in now if then.get(key) != now[key]]
     return f"with other settings ({'; '.join(changed)})"
-
-
-def with_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors under names that begin so."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def without_prefix(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin so, without that beginning."""
-    start = f"{prefix}."
-    return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
 
 
 def copy_into(parameters: dict[str, torch.nn.Parameter], values: dict[str, Tensor]) -> None:

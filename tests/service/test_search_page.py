@@ -131,6 +131,16 @@ def test_an_answer_that_comes_late_is_never_shown(toy: Toy, open_page: Open) -> 
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "More like this, result 1"
 
 
+def test_what_is_typed_while_the_page_still_loads_stands(toy: Toy, open_page: Open) -> None:
+    toy.slow["/index"] = 0.8
+    page = open_page()
+    with page.expect_response("**/index"):
+        page.locator("#query").fill("dog park")
+    wait_for_first(page, "dog")
+    page.wait_for_timeout(300)
+    assert page.locator("#query").input_value() == "dog park" and len(result_texts(page)) == 10
+
+
 def test_the_keyboard_is_enough(toy: Toy, open_page: Open) -> None:
     page = open_page()
     page.locator("#results").wait_for(state="attached")

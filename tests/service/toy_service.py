@@ -26,7 +26,7 @@ class Toy:
     texts: Sequence[str] | None
     metadata: dict[int, dict[str, Any]] = field(default_factory=dict)
     key: str | None = None
-    slow: dict[str, float] = field(default_factory=dict)  # seconds that a query takes
+    slow: dict[str, float] = field(default_factory=dict)  # seconds that a query, or "/index", takes
     broken: bool = False
     asked: list[dict[str, Any]] = field(default_factory=list)
 
@@ -49,6 +49,7 @@ class Toy:
         return await answer(request)
 
     def _info(self) -> Any:
+        time.sleep(self.slow.get("/index", 0.0))
         if self.texts is None:
             return trouble(404, "no index is served")
         return {"count": len(self.texts), "distinct": len(set(self.texts)), "dimensions": 257}

@@ -32,11 +32,10 @@ export function startSearch() {
 // Show what the address says, as after a reload or a step back.
 export async function resumeSearch() {
   const { query, like } = readPlace();
-  if (!await hasIndex()) return;
-  if (field.value.trim() !== query || !list.children.length) {
-    field.value = query;
-    await search(query, { like });
-  }
+  const isShown = field.value.trim() === query && list.children.length > 0;
+  if (!isShown) field.value = query; // before the wait: what is typed during it stands
+  if (!await hasIndex() || isShown || field.value !== query) return;
+  await search(query, { like });
 }
 
 async function hasIndex() {

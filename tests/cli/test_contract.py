@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -84,6 +85,8 @@ def test_warnings_of_libraries_are_not_shown(run, tryout):
         (TrainingError("loss is nan"), 1, "twinpass: error: loss is nan\n"),
         (KeyboardInterrupt(), 130, "twinpass: stopped.\n"),
         (BrokenPipeError(), 1, ""),
+        (OSError(errno.ENOSPC, "it is full"), 2, "the output: it is full. Make room, or write to another place.\n"),
+        (OSError(errno.EIO, "Input/output error"), 1, "to see where.\n"),
         (ZeroDivisionError("oops"), 1, "oops. Run again with --debug (or TWINPASS_DEBUG=1) to see where.\n"),
     ],
 )  # fmt: skip
@@ -96,6 +99,16 @@ def test_exit_codes(run, tryout, error: BaseException, code: int, message: str):
     assert (ran.code, ran.out) == (code, "")
     assert ran.err.endswith(message) and "Traceback" not in ran.err
     assert ran.err.count("\n") == (1 if message else 0)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, which this system has not")
+def test_a_full_output_is_told():
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "twinpass", "reproduce"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
+    assert ran.stderr.startswith("twinpass: error: cannot write the output: No space left")
 
 
 @pytest.mark.parametrize("arguments", [["--debug", "tryout"], ["tryout", "--debug"]])

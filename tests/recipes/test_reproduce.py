@@ -138,6 +138,19 @@ def test_a_key_says_all_that_shapes_the_weights(lab):
     assert elsewhere.key(unsupervised(), 1) == lab.key(unsupervised(), 1)
 
 
+def test_a_key_of_a_baseline_says_all_that_shapes_its_weights(lab, monkeypatch):
+    declutr, ct = Baseline(baseline="declutr", corpus="wiki"), Baseline(baseline="ct", corpus="wiki")
+    started = Baseline(baseline="ct", corpus="wiki", start=Baseline(baseline="sbert", corpus="nli-labelled"))
+    known = lab.key(declutr, 1)
+    assert len({known, lab.key(declutr, 2), lab.key(ct, 1), lab.key(started, 1)}) == 4
+    reworded = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, says="other words")})
+    assert reworded.key(declutr, 1) == known
+    longer = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, steps=400)})
+    assert longer.key(ct, 1) != lab.key(ct, 1)
+    monkeypatch.setattr("twinpass.recipes.lab.SPAN", 16)
+    assert lab.key(declutr, 1) != known
+
+
 def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
     mine = tmp_path / "encoder"
     shutil.copytree(lab.encoder, mine)
@@ -183,9 +196,9 @@ def test_seeds_are_spent_where_something_is_drawn():
 def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
     subject = Baseline(baseline="ct", corpus="wiki")
-    run = paper._baseline_run(subject, 1, "bert-base-uncased", lab.output)
+    run = paper._baseline_run(subject, 1)
     assert (run.steps, run.eval_every, run.filled().batch_size) == (5_000, 500, 16)
-    small = lab._baseline_run(subject, 1, str(lab.encoder), lab.output)
+    small = lab._baseline_run(subject, 1)
     assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
     only_ct = cut(load_recipes()["table-5"], 6)
     only_ct = dataclasses.replace(only_ct, rows=only_ct.rows[-1:])

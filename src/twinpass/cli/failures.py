@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 import traceback
@@ -14,6 +15,7 @@ import typer
 from twinpass.errors import TwinpassError, UserError
 
 DEBUG = "twinpass.debug"  # the key under which a context remembers --debug
+FULL = {errno.ENOSPC, errno.EDQUOT}
 
 # Newer typers carry a click of their own, older ones borrow the real one: this finds the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -44,6 +46,11 @@ def exit_codes(meta: dict[str, Any]) -> Iterator[None]:
         _stop(f"error: {error}", 2, meta)
     except TwinpassError as error:
         _stop(f"error: {error}", 1, meta)
+    except OSError as error:
+        if error.errno not in FULL:
+            _stop(f"error: {_unforeseen(error, meta)}", 1, meta)
+        _silence_stdout()  # it may be what is full
+        _stop(f"error: {_no_room(error)}", 2, meta)
     except Exception as error:
         _stop(f"error: {_unforeseen(error, meta)}", 1, meta)
 
@@ -71,7 +78,11 @@ def _unforeseen(error: Exception, meta: dict[str, Any]) -> str:
     return f"this was not foreseen: {what}.{where}"
 
 
+def _no_room(error: OSError) -> str:
+    return f"cannot write {error.filename or 'the output'}: {error.strerror}. Make room, or write to another place."
+
+
 def _silence_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not complain about a closed pipe."""
+    """Point stdout at nothing, so that the interpreter's last flush does not complain about a closed or full one."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

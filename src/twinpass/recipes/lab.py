@@ -130,14 +130,20 @@ class Lab:
                 "corpus": sha256(self.corpora.prepare(subject.corpus, most=subject.most)),
             }
         if isinstance(subject, Baseline):
-            facts: dict[str, Any] = describe(dataclasses.replace(subject, start=None))
-            start = None if subject.start is None else self._description(subject.start, seed)
-            corpus = sha256(self.corpora.prepare(subject.corpus))
-            return facts | self._size() | {"start": start, "seed": seed, "corpus": corpus}
+            start = (
+                self._encoder(subject) if subject.start is None else self._description(subject.start, seed)
+            )
+            run = describe(self._baseline_run(subject, seed).filled())
+            return {
+                "run": {name: value for name, value in run.items() if name not in (*SAID_ELSEWHERE, "model")},
+                "start": start,
+                "corpus": sha256(self.corpora.prepare(subject.corpus)),
+            }
         if isinstance(subject, Fitted):
             inner = self._description(subject.of, seed)
             on = {"nli": "nli", "target": "target, all splits"}[subject.on]
-            return {"of": inner, "layer": subject.layer, "on": on, "seed": seed} | self._size()
+            size = {"scale": describe(self.scale), "encoder": self.encoder}
+            return {"of": inner, "layer": subject.layer, "on": on, "seed": seed} | size
         if isinstance(subject, Pooled):
             return {"of": self._description(subject.of, seed), "pooler": subject.pooler}
         described: dict[str, Any] = describe(subject)
@@ -147,9 +153,6 @@ class Lab:
         """Return a run's fields that shape its weights; a default is left out, so that a new option changes no key."""
         run, usual = describe(self._run(subject, seed)), describe(Run())
         return {n: v for n, v in run.items() if n not in SAID_ELSEWHERE and v != usual.get(n)}
-
-    def _size(self) -> dict[str, Any]:
-        return {"scale": describe(self.scale), "encoder": self.encoder}
 
     def model(self, subject: Subject, seed: int, *, texts: Sequence[str] = ()) -> Model:
         """Make what the subject describes and return it; `texts` are what a layer on target is fitted to."""
@@ -183,6 +186,8 @@ class Lab:
     def _encoder(self, subject: Raw | Baseline | Words) -> str:
         if isinstance(subject, Words):
             return str(self.corpora.find(subject.vectors)[0])
+        if isinstance(subject, Baseline) and subject.baseline == "infersent":
+            return str(self.corpora.find("glove")[0])
         if not self.scale.own_encoder:
             return subject.encoder
         return self.scale.need_encoder(self.encoder)
@@ -219,16 +224,12 @@ class Lab:
     def _baseline(self, subject: Baseline, seed: int) -> Path:
         key = self.key(subject, seed)
         folder = self.store.model(key)
-        start = self._encoder(subject)
-        if subject.baseline == "infersent":
-            start = str(self.corpora.find("glove")[0])
-        if subject.start is not None:
-            start = str(self._start(subject.start, seed))
+        start = self._encoder(subject) if subject.start is None else str(self._start(subject.start, seed))
         from twinpass.training.baselines import train_baseline
 
         with self.store.locked(key):
             if not self.store.is_finished(key):
-                run = self._baseline_run(subject, seed, start, folder)
+                run = dataclasses.replace(self._baseline_run(subject, seed), model=start, output=str(folder))
                 result = train_baseline(
                     run, evaluate=self.dev, on_event=self.on_event, resume=True, overwrite=True
                 )
@@ -238,14 +239,12 @@ class Lab:
                 self.store.finish(key, provenance(options=facts))
         return folder
 
-    def _baseline_run(self, subject: Baseline, seed: int, start: str, folder: Path) -> BaselineRun:
+    def _baseline_run(self, subject: Baseline, seed: int) -> BaselineRun:
         from twinpass.training.baselines import BaselineRun
 
         run = BaselineRun(
             baseline=subject.baseline,
             data=str(self.corpora.prepare(subject.corpus)),
-            model=start,
-            output=str(folder),
             seed=seed,
             device=self.device,
             epochs=EPOCHS.get(subject.baseline, 1),

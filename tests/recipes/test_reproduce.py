@@ -10,7 +10,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from twinpass.analysis.style import LIGHT
+from twinpass.analysis.style import LIGHT, drawing
 from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.recipes.agreement import order_agreement
 from twinpass.recipes.corpora import Corpora, Missing
@@ -20,11 +20,14 @@ from twinpass.recipes.made_up import make_data, make_encoder
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import Recipe, one_subject, quoted
 from twinpass.recipes.report import notes, number, ours, to_document, to_latex, to_markdown, write_report
-from twinpass.recipes.reproduce import Cell, estimate, reproduce, seeds_of
+from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome, estimate, reproduce, seeds_of
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE
 from twinpass.recipes.store import Store, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, supervised, unsupervised
 from twinpass.recipes.tables import load_recipes
+
+# The data are made up, and said to be at every turn.
+pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 
 
 @pytest.fixture(scope="module")
@@ -252,6 +255,25 @@ def test_a_narrow_table_has_a_panel_for_each_column_and_a_wide_one_shows_its_ave
     assert both.axes[0].yaxis_inverted(), "the first row stands above"
     wide = draw(reproduce(cut(load_recipes()["table-c1"], 2), lab, seeds=[1]))
     assert [axes.get_xlabel() for axes in wide.axes] == ["Avg."]
+
+
+@pytest.mark.filterwarnings("error")  # matplotlib warns where labels leave a panel no room
+def test_every_table_leaves_its_dots_room_beside_the_labels():
+    recipes = load_recipes()
+    for recipe in (recipes[name] for name in recipes):
+        if recipe.figure != "dots":
+            continue
+        rows = [
+            RowOutcome(row=row, cells={c: Cell(ours=(50.0 + place,), paper=60.0) for c in recipe.columns})
+            for place, row in enumerate(recipe.rows)
+        ]
+        outcome = Outcome(recipe=recipe, scale="small", encoder="one", seeds=(1,), rows=rows, facts={})
+        with drawing(LIGHT):
+            figure = draw(outcome)
+            figure.draw_without_rendering()
+        for panel in figure.axes:
+            inches = panel.get_position().width * figure.get_figwidth()
+            assert inches > 0.8, f"{recipe.name}: {inches:.2f}"
 
 
 def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):

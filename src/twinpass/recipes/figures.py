@@ -15,7 +15,7 @@ from twinpass.analysis.figures.geometry import AVERAGE, Point, draw_geometry
 from twinpass.analysis.figures.parts import legend, or_nan, panels
 from twinpass.analysis.figures.spectrum import draw_spectra
 from twinpass.analysis.figures.training import trajectory_figure
-from twinpass.analysis.style import MARKERS, Theme
+from twinpass.analysis.style import COLUMN, MARKERS, Theme
 from twinpass.analysis.svg import Drawing
 from twinpass.analysis.trajectory import RunLog
 from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW = 0.2  # inches a row takes
+LETTER, PANEL = 0.055, 1.2  # inches that a letter of a label takes, and at least a panel beside the labels
 MOST_PANELS = 2  # of a wider table the last column is drawn: its average
 
 
@@ -45,14 +46,16 @@ def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
     columns = [c for c in outcome.recipe.columns if any(row.cells[c].ours for row in rows)]
     columns = columns if len(columns) <= MOST_PANELS else columns[-1:]
     rows = [row for row in rows if any(row.cells[c].ours for c in columns)]
+    labels = [row.row.label.strip() for row in rows]
 
     def draw(theme: Theme) -> Figure:
         height = 0.6 + ROW * len(rows)
         figure, axes = panels(len(columns), height=height, single=height, same_rows=True)
+        figure.set_figwidth(max(COLUMN, LETTER * max(map(len, labels)) + PANEL * len(columns)))
         for column, panel in zip(columns, axes, strict=False):
             _draw_dots(panel, [row.cells[column] for row in rows], outcome.scale, theme)
             panel.set_xlabel(outcome.recipe.columns[column])
-            panel.set_yticks(range(len(rows)), [row.row.label.strip() for row in rows])
+            panel.set_yticks(range(len(rows)), labels)
         legend(figure, panel, handle=1.2)
         return figure
 

@@ -11,7 +11,7 @@ import torch
 
 from twinpass.encoder.bilstm import BiLstmEncoder
 from twinpass.encoder.static import WordVectors
-from twinpass.errors import ModelError
+from twinpass.errors import ConfigError, ModelError
 from twinpass.evaluation.models import open_model
 
 WORDS = "the 1 0 2\ncat 0 2 -1\nsat -1 1 0.5\n. 4 4 4\nnew york 3 3 0\n\u0085x 1 1 1\n"
@@ -104,3 +104,10 @@ def test_a_damaged_folder_is_explained(encoder, tmp_path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(ModelError, match="cannot load"):
         BiLstmEncoder.load(folder)
+
+
+def test_it_is_opened_on_the_device_that_is_named(encoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path / "saved")
+    with pytest.raises(ConfigError, match="no-such-device"):
+        open_model(tmp_path / "saved", device="no-such-device")
+    assert open_model(tmp_path / "saved", device="cpu").encode(TEXTS).shape == (len(TEXTS), 8)

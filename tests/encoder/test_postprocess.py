@@ -63,6 +63,15 @@ def test_whitening_is_the_papers_in_float32(vectors, keep: int | None) -> None:
     np.testing.assert_allclose(found, whiten(vectors, fit_whitening(vectors, keep=keep)), atol=1e-3)
 
 
+def test_many_vectors_are_taken_in_blocks(vectors, monkeypatch) -> None:
+    whole = fit_whitening(vectors)
+    monkeypatch.setattr("twinpass.encoder.postprocess.BLOCK", 7)
+    assert len(vectors) % 7 and len(vectors) > 14
+    np.testing.assert_allclose(
+        whiten(vectors, fit_whitening(vectors)), whiten(vectors, whole), rtol=1e-4, atol=1e-5
+    )
+
+
 def test_centring_and_top_components_are_their_formulas(vectors) -> None:
     exact = vectors.astype(np.float64)
     centred = exact - exact.mean(axis=0)

@@ -5,10 +5,12 @@ import json
 import math
 import random
 import shutil
+from contextlib import nullcontext
 from itertools import combinations
 
 import numpy as np
 import pytest
+import torch
 
 from twinpass.analysis.style import LIGHT, drawing
 from twinpass.errors import ConfigError, OutputError, TrainingError
@@ -79,7 +81,22 @@ def test_rows_are_trained_once_and_found_again(lab):
     trained.clear()
     again = reproduce(recipe, watched, seeds=[1, 2])
     assert not trained
+    assert first.facts["corpora"]["nli-triplets"]["rows"] == SMOKE.rows
+    assert "text nli-triplets: 64 rows of nli_pairs.tsv" in notes(again)
     assert [row.cells for row in again.rows] == [row.cells for row in first.rows]
+
+
+def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(lab, monkeypatch):
+    def measure(lab, subject, seed):
+        if subject.pooler == "avg":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+        return Found({"avg": 1.0})
+
+    monkeypatch.setitem(MEASURES._entries, "sts", measure)
+    rows = tuple(one_subject(name, name, Raw(pooler=name)) for name in ("avg", "cls"))
+    outcome = reproduce(dataclasses.replace(load_recipes()["table-c1"], rows=rows, paper={}), lab, seeds=[1])
+    assert outcome.rows[0].note == "the memory of the machine ran out. Try it on another."
+    assert outcome.rows[1].cells["avg"].mean == 1.0
 
 
 def test_what_is_not_a_number_is_found_again_as_such(lab, monkeypatch):
@@ -150,7 +167,7 @@ def test_a_key_of_a_baseline_says_all_that_shapes_its_weights(lab, monkeypatch):
     assert reworded.key(declutr, 1) == known
     longer = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, steps=400)})
     assert longer.key(ct, 1) != lab.key(ct, 1)
-    monkeypatch.setattr("twinpass.recipes.lab.SPAN", 16)
+    monkeypatch.setattr("twinpass.recipes.scales.SPAN", 16)
     assert lab.key(declutr, 1) != known
 
 
@@ -186,6 +203,67 @@ def test_target_layers_are_fitted_to_what_is_judged(lab):
     covariances = [np.cov(model.encode(texts).T, bias=True) for model in (target, nli)]
     away = [np.abs(c - np.eye(len(c))).max() for c in covariances]
     assert away[0] < 0.05 < away[1]
+
+
+def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
+    """The lock is another's when the row's turn comes, and free once the other rows are done."""
+    tried, fcntl = [], pytest.importorskip("fcntl")
+    rows = tuple(one_subject(name, name, Raw(pooler=name)) for name in ("avg", "cls", "avg_first_last"))
+    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows, paper={})
+    with monkeypatch.context() as patched:
+        patched.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": 1.0}))
+        patched.setattr(lab.store, "locked", lambda key, wait=True: tried.append(key) or nullcontext())
+        reproduce(recipe, lab, seeds=[1])
+    first = next(key for key in tried if key != "encoders")
+    other = (lab.store.folder / "models" / f".{first}.lock").open("w")
+    fcntl.flock(other, fcntl.LOCK_EX)
+    measured = []
+
+    def measure(lab, subject, seed):
+        measured.append(subject.pooler)
+        if len(measured) == 2:
+            other.close()
+        return Found({"avg": 1.0})
+
+    for score in (lab.store.folder / "scores").iterdir():
+        score.unlink()
+    monkeypatch.setitem(MEASURES._entries, "sts", measure)
+    outcome = reproduce(recipe, lab, seeds=[1])
+    assert measured == ["cls", "avg_first_last", "avg"]
+    assert [row.row.key for row in outcome.rows] == ["avg", "cls", "avg_first_last"]
+
+
+@pytest.mark.parametrize("layer", ["whitening", "flow"])
+def test_a_layer_is_fitted_once_and_found_again(lab, monkeypatch, layer):
+    subject = Fitted(of=Raw(pooler="avg"), layer=layer, on="nli")
+    texts = ["a cat sits", "a dog runs"]
+    fitted = lab.model(subject, 1).encode(texts)
+    monkeypatch.setattr("twinpass.encoder.postprocess.Fit.__call__", None)  # fitting anew would fail
+    assert (Lab(**vars_of(lab)).model(subject, 1).encode(texts) == fitted).all()
+    with pytest.raises(TypeError):
+        lab.model(dataclasses.replace(subject, on="target"), 1, texts=texts)
+
+
+def test_the_papers_encoders_come_from_a_folder_where_one_is_given(lab, tmp_path):
+    (tmp_path / "bert-base-uncased").mkdir()
+    at_hand = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": str(tmp_path)})
+    assert at_hand._run(unsupervised(), 1).model == str(tmp_path / "bert-base-uncased")
+    assert at_hand._encoder(Raw(pooler="avg")) == str(tmp_path / "bert-base-uncased")
+    assert at_hand.reports.name == "paper" and at_hand.encoder_content is None
+    with pytest.raises(ConfigError, match=r"roberta-base.* is wanted here"):
+        at_hand._encoder(Raw(pooler="avg", encoder="roberta-base"))
+    from_hub = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
+    assert from_hub._run(unsupervised(), 1).model == "bert-base-uncased"
+
+
+def test_the_papers_scale_trains_in_half_precision_where_a_gpu_has_it(lab, monkeypatch):
+    paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
+    assert paper._run(unsupervised(), 1).precision == "fp32"
+    monkeypatch.setattr("twinpass.recipes.lab.choose_device", lambda name: torch.device("cuda"))
+    for supported, precision in ((True, "bf16"), (False, "fp16")):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
+        assert paper._run(unsupervised(), 1).precision == precision
+    assert lab._run(unsupervised(), 1).precision == "fp32"
 
 
 def test_seeds_are_spent_where_something_is_drawn():

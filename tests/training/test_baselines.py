@@ -412,3 +412,34 @@ def test_a_corpus_is_read_by_its_columns(models, tmp_path) -> None:
     (tmp_path / "pairs.csv").write_text("premise,hypothesis\na,b\n")
     with pytest.raises(InputError, match="no column 'label'"):
         train_baseline(run_for("sbert", models, tmp_path / "c", data=str(tmp_path / "pairs.csv")))
+
+
+def test_a_batch_too_big_for_the_memory_is_explained(models, tmp_path, monkeypatch) -> None:
+    run = run_for("ct", models, tmp_path / "out", save_every=1, steps=2)
+    rows = rows_for("ct")
+    compute = BASELINES["ct"].backward
+    calls: list[int] = []
+
+    def full(*arguments: Any) -> float:
+        calls.append(1)
+        if len(calls) == 2:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+        return compute(*arguments)
+
+    monkeypatch.setattr(BASELINES["ct"], "backward", full)
+    with pytest.raises(
+        TrainingError, match=r"memory of the machine ran out while ct .* a batch of 16 .* smaller"
+    ):
+        train_baseline(run, rows=rows)
+    resumed = train_baseline(run, rows=rows, resume=True)
+    assert resumed.finished and len(calls) == 3, "what was saved is there to go on from"
+
+
+def test_blank_lines_are_skipped_where_the_run_says_so(models, tmp_path) -> None:
+    lines = make_documents(8)
+    data = tmp_path / "documents.txt"
+    data.write_text("\n".join([*lines[:5], "", *lines[5:]]) + "\n", encoding="utf-8")
+    run = run_for("declutr", models, tmp_path / "out", data=str(data), steps=1)
+    with pytest.raises(InputError, match=r"documents.txt:6: blank line"):
+        train_baseline(run)
+    assert train_baseline(dataclasses.replace(run, skip_bad_rows=True)).finished

@@ -127,6 +127,8 @@ def test_other_settings_or_other_text_are_not_resumed(make_run) -> None:
         train(make_run(temperature=0.1), rows=make_sentences(20), resume=True)
     with pytest.raises(ConfigError, match="not the text"):
         train(make_run(), rows=make_sentences(20, seed=7), resume=True)
+    # Which rows there are is seen by their content, however they are read.
+    assert train(make_run(skip_bad_rows=True), rows=make_sentences(20), resume=True).finished
 
 
 def test_a_failing_save_leaves_the_previous_checkpoint_whole(make_run, monkeypatch) -> None:

@@ -30,7 +30,10 @@ def reproduce(
     scale: Annotated[str, typer.Option(help="paper, small (2 cores) or smoke (seconds).")] = "small",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from --seed on.")] = 1,
     encoder: Annotated[
-        str | None, typer.Option(help="The encoder that stands for the paper's, below the paper's scale.")
+        str | None,
+        typer.Option(
+            help="The encoder in the paper's place; at the paper's scale, a folder that holds its encoders."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The folder of training text and evaluation sets (docs/reproduce.md).")
@@ -101,6 +104,11 @@ def _open_lab(
         raise ConfigError(f"no folder {data}. Name the folder of the data with --data.")
     if size.own_encoder:  # refused before any row is tried: each would be left out for it
         find_folder(size.need_encoder(encoder))
+    elif encoder is not None and not Path(encoder).is_dir():
+        raise ConfigError(
+            f"no folder {encoder}. At the scale {scale!r} --encoder names a folder in which the paper's encoders lie "
+            "under their names on the hub; without it they are fetched from there."
+        )
     return Lab(
         scale=size,
         data=data,

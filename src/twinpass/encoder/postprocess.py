@@ -11,6 +11,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -19,14 +20,17 @@ from torch import nn
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.flow import fit_flow
+from twinpass.encoder.foreign import read_layer, write_layer
 from twinpass.encoder.model import Dense, SentenceModel
 from twinpass.errors import ConfigError, InputError
+from twinpass.files import writing_folder
 from twinpass.registry import Registry
 
 Vectors = NDArray[np.float32]
 Exact = NDArray[np.float64]
 Advance = Callable[[int], None]  # told how many more vectors were used
 
+BLOCK = 65_536  # vectors in float64 at a time
 ADVISED_PER_DIMENSION = 10  # sentences: with as many as dimensions, a covariance is mostly chance
 
 
@@ -123,6 +127,16 @@ def apply_layer(layer: nn.Module, vectors: Vectors) -> Vectors:
     return mapped
 
 
+def kept_layer(folder: Path, fit: Callable[[], nn.Module]) -> nn.Module:
+    """Return the layer that a folder holds; where there is none, fit it and leave it there, whole or not at all."""
+    if folder.is_dir():
+        return read_layer(folder, "layer").eval()
+    layer = fit()
+    with writing_folder(folder) as aside:
+        write_layer(aside / "layer", layer)
+    return layer
+
+
 def _check_vectors(vectors: Vectors, name: str) -> None:
     if len(vectors) < 2:
         raise InputError(
@@ -178,8 +192,11 @@ def whiten(vectors: Vectors, whitening: Whitening) -> Vectors:
 def principal_directions(vectors: Vectors) -> tuple[Exact, Exact, Exact]:
     """Return mean (d,), directions (d, d) as columns and variances (d,) along them, the largest first."""
     mean = vectors.mean(axis=0, dtype=np.float64)
-    centred = vectors - mean
-    directions, variances, _ = np.linalg.svd(centred.T @ centred / len(vectors))
+    scatter = np.zeros((vectors.shape[1], vectors.shape[1]))
+    for start in range(0, len(vectors), BLOCK):  # all at once, a million vectors would be copied in float64
+        centred = vectors[start : start + BLOCK] - mean
+        scatter += centred.T @ centred
+    directions, variances, _ = np.linalg.svd(scatter / len(vectors))
     return mean, directions, variances
 
 

@@ -79,6 +79,13 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise ConfigError("fp16 needs a GPU. On a CPU use fp32, the default, or bf16.")
 
 
+def mixed_precision(device: torch.device) -> str:
+    """Return the precision that training is fastest in: half the width on a GPU, the full one elsewhere."""
+    if device.type != "cuda":
+        return "fp32"
+    return "bf16" if torch.cuda.is_bf16_supported() else "fp16"
+
+
 def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
     """Return the named runtime for an encoder, importing what it needs only now."""
     if name == "onnx":

@@ -37,13 +37,13 @@ def open_model(
 
     `.txt`, `.vec` and those gzipped are word vectors; a folder with bilstm.json is InferSent's encoder; `.parquet`
     (columns text and vector) and `.npy` (beside a `.txt` of the texts) are precomputed; `http(s)://...#MODEL` is an
-    OpenAI-compatible service. The options are for encoders only.
+    OpenAI-compatible service. The options are for encoders only, but for the device, which InferSent's takes too.
     """
     if callable(source):
         return Model(getattr(source, "__name__", type(source).__name__), source)
     for fits, opener in _KINDS:
         if fits(str(source)):
-            return opener(str(source))
+            return opener(str(source), device)
     from twinpass.encoder.encoder import Encoder
 
     encoder = Encoder.load(
@@ -72,10 +72,10 @@ def _word_vectors(source: str) -> Model:
     return Model(source, words.encode, words.fingerprint)
 
 
-def _bilstm(source: str) -> Model:
+def _bilstm(source: str, device: str) -> Model:
     from twinpass.encoder.bilstm import BiLstmEncoder
 
-    encoder = BiLstmEncoder.load(source)
+    encoder = BiLstmEncoder.load(source, device=device)
     return Model(source, encoder.encode, encoder.fingerprint)
 
 
@@ -143,9 +143,9 @@ def _ends(*suffixes: str) -> Callable[[str], bool]:
     return lambda source: source.endswith(suffixes)
 
 
-_KINDS: list[tuple[Callable[[str], bool], Callable[[str], Model]]] = [
-    (lambda source: source.startswith(("http://", "https://")), _service),
-    (_ends(".txt", ".vec", ".txt.gz", ".vec.gz"), _word_vectors),
-    (_ends(".parquet", ".npy"), _precomputed),
+_KINDS: list[tuple[Callable[[str], bool], Callable[[str, str], Model]]] = [
+    (lambda source: source.startswith(("http://", "https://")), lambda source, _: _service(source)),
+    (_ends(".txt", ".vec", ".txt.gz", ".vec.gz"), lambda source, _: _word_vectors(source)),
+    (_ends(".parquet", ".npy"), lambda source, _: _precomputed(source)),
     (_holds("bilstm.json"), _bilstm),
 ]

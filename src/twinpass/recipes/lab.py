@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.config import Run
+from twinpass.encoder.runtime import choose_device, mixed_precision
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.cache import Cache
 from twinpass.evaluation.dev import ScoredPairs, read_dev
@@ -23,7 +24,8 @@ from twinpass.evaluation.reading import find_root
 from twinpass.files import sha256
 from twinpass.provenance import provenance
 from twinpass.recipes.corpora import Corpora
-from twinpass.recipes.scales import Scale, scale_run
+from twinpass.recipes.makers import CORPORA
+from twinpass.recipes.scales import Scale, scale_baseline, scale_run
 from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
 from twinpass.training.events import OnEvent
@@ -33,12 +35,10 @@ if TYPE_CHECKING:
     from twinpass.training.baselines import BaselineRun
 
 Vectors = NDArray[np.float32]
-SAID_ELSEWHERE = ("output", "data", "device")  # fields of a run that do not shape its weights, or by content
+# Fields of a run that do not shape its weights, or by the content of its corpus, which is in the key.
+SAID_ELSEWHERE = ("output", "data", "skip_bad_rows", "device")
 
-EPOCHS = {"infersent": 20}  # at most; the other baselines take one
-# Its authors' code: ten rounds of 500 batches, each followed by a look at STS-B dev.
-CT_STEPS, CT_LOOKS = 5_000, 500
-SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale
+CACHE = 24 << 30  # bytes: at the paper's scale the vectors of NLI's sentences by four encoders
 RESAMPLES = 100  # intervals over seeds say more here than those over pairs
 
 
@@ -63,20 +63,21 @@ class Lab:
     @cached_property
     def reports(self) -> Path:
         """The folder of reports: one for each scale and encoder, so that none stands in the place of another."""
-        name = Path(self.encoder).name if self.encoder else ""
-        return self.output / "reports" / (f"{self.scale.name}-{name}" if name else self.scale.name)
+        name = f"-{Path(self.encoder).name}" if self.encoder and self.scale.own_encoder else ""
+        return self.output / "reports" / f"{self.scale.name}{name}"
 
     @cached_property
     def corpora(self) -> Corpora:
         """The text to train on."""
         # A folder of its own for each source and size: another scale or data folder must not find this one's rows.
         cut = key_of([str(self.data.resolve()), self.scale.rows])[:8]
-        return Corpora(self.data, self.output / "data" / f"{self.scale.name}-{cut}", rows=self.scale.rows)
+        folder = self.output / "data" / f"{self.scale.name}-{cut}"
+        return Corpora(self.data, folder, rows=self.scale.rows, log=self.log)
 
     @cached_property
     def cache(self) -> Cache:
         """Vectors by model and text: a layer is fitted to, and judged on, vectors that are there already."""
-        return Cache(self.store.folder / "vectors.sqlite")
+        return Cache(self.store.folder / "vectors.sqlite", max_bytes=CACHE)
 
     @cached_property
     def senteval(self) -> Path:
@@ -95,7 +96,7 @@ class Lab:
     @cached_property
     def encoder_content(self) -> str | None:
         """What the files of the given encoder hold, in short; an encoder that changed under its name is refused."""
-        if self.encoder is None or not Path(self.encoder).is_dir():
+        if self.encoder is None or not self.scale.own_encoder or not Path(self.encoder).is_dir():
             return None
         files = sorted(path for path in Path(self.encoder).iterdir() if path.is_file())
         content = key_of([[path.name, sha256(path)] for path in files])
@@ -140,10 +141,9 @@ class Lab:
                 "corpus": sha256(self.corpora.prepare(subject.corpus)),
             }
         if isinstance(subject, Fitted):
+            texts = "target, all splits" if subject.on == "target" else sha256(self._fitting_text)
             inner = self._description(subject.of, seed)
-            on = {"nli": "nli", "target": "target, all splits"}[subject.on]
-            size = {"scale": describe(self.scale), "encoder": self.encoder}
-            return {"of": inner, "layer": subject.layer, "on": on, "seed": seed} | size
+            return {"of": inner, "layer": subject.layer, "on": texts, "seed": seed}
         if isinstance(subject, Pooled):
             return {"of": self._description(subject.of, seed), "pooler": subject.pooler}
         described: dict[str, Any] = describe(subject)
@@ -188,9 +188,7 @@ class Lab:
             return str(self.corpora.find(subject.vectors)[0])
         if isinstance(subject, Baseline) and subject.baseline == "infersent":
             return str(self.corpora.find("glove")[0])
-        if not self.scale.own_encoder:
-            return subject.encoder
-        return self.scale.need_encoder(self.encoder)
+        return self.scale.encoder_for(subject.encoder, self.encoder)
 
     def _run(self, subject: Trained, seed: int) -> Run:
         run = scale_run(
@@ -203,7 +201,10 @@ class Lab:
         )
         if run.positive == "synonym":
             run = run.replace(wordnet=self.wordnet)
-        return run.replace(data=str(self.corpora.prepare(subject.corpus, most=subject.most)))
+        if not self.scale.own_encoder:  # as the paper's authors trained
+            run = run.replace(precision=mixed_precision(choose_device(self.device)))
+        data = str(self.corpora.prepare(subject.corpus, most=subject.most))
+        return run.replace(data=data, skip_bad_rows=CORPORA[subject.corpus].parted)
 
     def _trained(self, subject: Trained, seed: int) -> Path:
         """Train, go on where an earlier try stopped, or find it done."""
@@ -245,23 +246,11 @@ class Lab:
         run = BaselineRun(
             baseline=subject.baseline,
             data=str(self.corpora.prepare(subject.corpus)),
+            skip_bad_rows=CORPORA[subject.corpus].parted,
             seed=seed,
             device=self.device,
-            epochs=EPOCHS.get(subject.baseline, 1),
         )
-        if self.scale.own_encoder:
-            return self._smaller(run)
-        return dataclasses.replace(run, steps=CT_STEPS, eval_every=CT_LOOKS) if run.baseline == "ct" else run
-
-    def _smaller(self, run: BaselineRun) -> BaselineRun:
-        """As many rows as SimCSE sees at this scale, in the baseline's own batches."""
-        seen = (self.scale.steps or 1) * (self.scale.batch_size or 1)
-        changes: dict[str, Any] = {"steps": max(2, seen // run.filled().batch_size)}
-        if run.baseline == "infersent":
-            changes["width"] = self.scale.word_vectors_width
-        if run.baseline == "declutr":  # its own spans of 512 want documents of 2,048 tokens
-            changes["max_tokens"] = SPAN
-        return dataclasses.replace(run, **changes)
+        return scale_baseline(run, self.scale)
 
     def _start(self, subject: Subject, seed: int) -> Path:
         if isinstance(subject, Trained):
@@ -271,14 +260,24 @@ class Lab:
         raise ConfigError(f"a baseline cannot start from {type(subject).__name__}.")
 
     def _fitted(self, subject: Fitted, seed: int, texts: Sequence[str]) -> Model:
-        from twinpass.encoder.postprocess import FITS, apply_layer
+        from twinpass.encoder.postprocess import FITS, apply_layer, kept_layer
 
         base = self.model(subject.of, seed)
         if subject.on == "nli":
-            texts = self.corpora.nli_sentences(self.scale.fitting_sentences)
-        layer = FITS[subject.layer](self._vectors(base, texts), seed=seed)
+            texts = self._fitting_text.read_text("utf-8").splitlines()
+        key = key_of([self.key(subject, seed), key_of(list(texts))])
+        with self.store.locked(key):
+            layer = kept_layer(
+                self.store.layer(key),
+                lambda: FITS[subject.layer](self._vectors(base, texts), seed=seed),
+            )
         name = f"{base.name} + {subject.layer} ({subject.on})"
         return Model(name, lambda wanted: apply_layer(layer, self._vectors(base, wanted)))
+
+    @property
+    def _fitting_text(self) -> Path:
+        """The NLI sentences, of every label alike, that a layer is fitted to."""
+        return self.corpora.sized(self.scale.fitting_sentences).prepare("nli-sentences")
 
     def _vectors(self, base: Model, texts: Sequence[str]) -> Vectors:
         return encode_once(base, texts, cache=self.cache)(texts)

@@ -131,8 +131,11 @@ def retrieval(lab: Lab, subject: Subject, seed: int) -> Found:
     from twinpass.evaluation.once import encode_once
     from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
     from twinpass.search.exact import nearest
+    from twinpass.text.bare import bare
 
-    captions = [text for text in lab.captions() if text not in QUERIES]
+    # The captions are released in tokens ("the yard ."), the paper prints them as one writes ("the yard.").
+    queries = {bare(query) for query in QUERIES}
+    captions = [text for text in lab.captions() if bare(text) not in queries]
     model = lab.model(subject, seed, texts=captions)
     encode = encode_once(model, [*QUERIES, *captions], cache=lab.cache)
     scores, rows = nearest(encode(list(QUERIES)), encode(captions), k=3)
@@ -141,11 +144,8 @@ def retrieval(lab: Lab, subject: Subject, seed: int) -> Found:
         for query, *both in zip(QUERIES, scores, rows, strict=True)
     }
     row_of_the_paper = "sbert" if isinstance(subject, Baseline) else "simcse"
-    shared = sum(
-        answer["text"] in PAPER_ANSWERS[query][row_of_the_paper]
-        for query, answers in found.items()
-        for answer in answers
-    )
+    theirs = {query: {*map(bare, answers[row_of_the_paper])} for query, answers in PAPER_ANSWERS.items()}
+    shared = sum(len(theirs[query] & {bare(each["text"]) for each in found[query]}) for query in QUERIES)
     return Found({"shared": float(shared)}, more=found)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.files import write_json, writing
+from twinpass.recipes.accounts import say
 from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome
 
 WIDE = 3  # with more columns than this, ours and the paper's number share a cell
@@ -60,7 +61,7 @@ def _cells(outcome: Outcome, row: RowOutcome) -> list[str]:
 
 
 def notes(outcome: Outcome) -> list[str]:
-    """Return what is to be said below the table: protocol, ordering, rows left out."""
+    """Return what is to be said below the table: protocol, ordering, rows left out, the text that was read."""
     recipe = outcome.recipe
     seeds = (
         f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)} ({', '.join(map(str, outcome.seeds))})"
@@ -75,6 +76,7 @@ def notes(outcome: Outcome) -> list[str]:
                 f"(p = {agreement.p:.2g}): {agreement.words}"
             )
     found += [f"{row.row.label.strip()}: {row.note}" for row in outcome.rows if row.note]
+    found += [f"text {say(name, account)}" for name, account in outcome.facts.get("corpora", {}).items()]
     sources = {row.row.source for row in outcome.rows if row.row.source}
     if sources:
         found.append(f"some of the paper's numbers are quoted there from {'; '.join(sorted(sources))}")

@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from twinpass.encoder.runtime import choose_device
 from twinpass.errors import OutputError, TwinpassError
 from twinpass.provenance import provenance
+from twinpass.recipes.accounts import account_for
 from twinpass.recipes.agreement import Agreement, order_agreement
-from twinpass.recipes.lab import CT_STEPS, Lab
+from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import ALL, Recipe, Row
-from twinpass.recipes.scales import Scale, runs_at, scale_run
-from twinpass.recipes.store import describe, key_of
+from twinpass.recipes.scales import CT_STEPS, Scale, runs_at, scale_run
+from twinpass.recipes.store import Busy, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Subject, Trained, encoder_of
+from twinpass.training.memory import explaining_memory, memory_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +76,7 @@ class Outcome:
 def reproduce(recipe: Recipe, lab: Lab, *, seeds: Sequence[int]) -> Outcome:
     """Measure every row that this scale and this data allow."""
     content = lab.encoder_content  # looked at first: an encoder that changed finds no rows of the old one
-    rows = []
-    for number, row in enumerate(recipe.rows, start=1):
-        lab.log(f"{recipe.name}, row {number} of {len(recipe.rows)}: {row.label}")
-        rows.append(_reproduce_row(recipe, row, lab, seeds))
+    rows = _reproduce_rows(recipe, lab, seeds)
     options = {
         "recipe": recipe.name,
         "scale": describe(lab.scale),
@@ -91,12 +91,27 @@ def reproduce(recipe: Recipe, lab: Lab, *, seeds: Sequence[int]) -> Outcome:
         scale=lab.scale.name,
         encoder=lab.encoder,
         seeds=tuple(seeds),
-        rows=rows,
-        facts=provenance(options=options),
+        rows=[rows[row.key] for row in recipe.rows],
+        facts=provenance(options=options) | {"corpora": account_for(recipe, lab.corpora, lab.scale)},
     )
 
 
-def _reproduce_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> RowOutcome:
+def _reproduce_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int]) -> dict[str, RowOutcome]:
+    """Measure rows in their order; those that another process is at come last, when it may be done with them."""
+    found: dict[str, RowOutcome] = {}
+    for wait in (False, True):
+        for number, row in enumerate(recipe.rows, start=1):
+            if row.key in found:
+                continue
+            lab.log(f"{recipe.name}, row {number} of {len(recipe.rows)}: {row.label}")
+            try:
+                found[row.key] = _reproduce_row(recipe, row, lab, seeds, wait=wait)
+            except Busy:
+                lab.log("  another process is at it: later")
+    return found
+
+
+def _reproduce_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: bool) -> RowOutcome:
     outcome = RowOutcome(row=row, note=row.why_quoted)
     found: dict[str, list[float]] = {}
     for column, subject in recipe.cells(row):
@@ -104,7 +119,8 @@ def _reproduce_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> 
             outcome.note = "at the paper's scale only: another encoder"
             continue
         try:
-            measured = [_measure(recipe, row, subject, lab, seed) for seed in seeds_of(subject, seeds)]
+            used = seeds_of(subject, seeds)
+            measured = [_measure(recipe, row, subject, lab, seed, wait=wait) for seed in used]
         except OutputError:
             raise
         except TwinpassError as error:  # text or a model that is not here, or a run that cannot go on
@@ -130,7 +146,7 @@ def _placed(recipe: Recipe, row: Row, column: str, values: dict[str, float]) -> 
     return {name: value for name, value in values.items() if name in recipe.columns}
 
 
-def _measure(recipe: Recipe, row: Row, subject: Subject, lab: Lab, seed: int) -> Found:
+def _measure(recipe: Recipe, row: Row, subject: Subject, lab: Lab, seed: int, *, wait: bool) -> Found:
     """Measure a subject, or find that it was measured before."""
     name = row.measure or recipe.measure
     key = key_of(
@@ -141,13 +157,14 @@ def _measure(recipe: Recipe, row: Row, subject: Subject, lab: Lab, seed: int) ->
             "judged": lab.scale.judged_rows,
         }
     )
-    with lab.store.locked(key):
+    with lab.store.locked(key, wait=wait):
         known = lab.store.read_score(key)
         if known is not None:
             # A file has null for what is not a number.
             values = {name: math.nan if value is None else value for name, value in known["values"].items()}
             return Found(values, known["more"])
-        found = MEASURES[name](lab, subject, seed)
+        with explaining_memory(lambda: f"{memory_of(choose_device(lab.device))} ran out. Try it on another."):
+            found = MEASURES[name](lab, subject, seed)
         facts = provenance(options={"subject": describe(subject), "measure": name, "seed": seed})
         lab.store.write_score(key, facts | dataclasses.asdict(found))
     lab.log("  " + ", ".join(f"{column} {value:.2f}" for column, value in found.values.items()))
@@ -187,7 +204,14 @@ def _identity(subject: Subject, scale: Scale) -> str:
     """Return what tells trainings apart at a scale: two may differ in nothing but what it makes smaller."""
     if not isinstance(subject, Trained):
         return key_of(describe(subject))
-    run = scale_run(subject.run, scale, encoder="one", seed=0, device="auto", keeps_batch=subject.keeps_batch)
+    run = scale_run(
+        subject.run,
+        scale,
+        encoder="one" if scale.own_encoder else None,
+        seed=0,
+        device="auto",
+        keeps_batch=subject.keeps_batch,
+    )
     return key_of([describe(run), subject.corpus, _rows_of(subject, scale)])
 
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.errors import ConfigError
 from twinpass.recipes.subjects import BERT
 from twinpass.registry import Registry
 
+if TYPE_CHECKING:
+    from twinpass.training.baselines import BaselineRun
+
 # On a GPU: by estimate 512 triplets of BERT-base take 30 GB at once and 5 in chunks; the loss is the whole batch's.
 GPU_CHUNKED_ABOVE, GPU_CHUNK = 128, 8192
+EPOCHS = {"infersent": 20}  # at most; the other baselines take one
+# CT's authors' code: ten rounds of 500 batches, each followed by a look at STS-B dev.
+CT_STEPS, CT_LOOKS = 5_000, 500
+SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale: its own of 512 want documents of 2,048
 CHUNKED_ABOVE, CHUNK = 64, 4096  # batches above so many rows are encoded in chunks of so many tokens
 
 
@@ -43,6 +52,20 @@ class Scale:
                 "(a folder or a hub name; a near-raw one, such as distilbert-base-cased, shows most)."
             )
         return encoder
+
+    def encoder_for(self, papers: str, given: str | None) -> str:
+        """Return what stands for one of the paper's encoders: the given one, or at its own scale that one itself."""
+        if self.own_encoder:
+            return self.need_encoder(given)
+        if given is None:
+            return papers
+        folder = Path(given) / papers
+        if not folder.is_dir():
+            raise ConfigError(
+                f"no folder {folder}. At the scale {self.name!r} --encoder names a folder in which the paper's "
+                f"encoders lie under their names on the hub ({papers} is wanted here); without it they are fetched."
+            )
+        return str(folder)
 
 
 SCALES: Registry[Scale] = Registry("scale")
@@ -85,13 +108,13 @@ def scale_run(
 ) -> Run:
     """Return the run as a scale has it: with another encoder, fewer steps, smaller batches."""
     run = run.replace(seed=seed, device=device)
+    run = run.replace(model=scale.encoder_for(run.model, encoder))
     if not scale.own_encoder:
         return run.replace(chunk_tokens=GPU_CHUNK if run.batch_size > GPU_CHUNKED_ABOVE else None)
     batch = run.batch_size if keeps_batch else min(run.batch_size, scale.batch_size or run.batch_size)
     seen = (scale.steps or 1) * (scale.batch_size or batch)
     steps = max(2, round(seen / batch))
     return run.replace(
-        model=scale.need_encoder(encoder),
         steps=steps,
         batch_size=batch,
         chunk_tokens=CHUNK if batch > CHUNKED_ABOVE else None,
@@ -100,6 +123,18 @@ def scale_run(
         save_every=steps,
         track_geometry=None if run.track_geometry is None else min(run.track_geometry, steps),
     )
+
+
+def scale_baseline(run: BaselineRun, scale: Scale) -> BaselineRun:
+    """Return a baseline's run as a scale has it: as many rows as SimCSE sees there, in the baseline's own batches."""
+    run = replace(run, epochs=EPOCHS.get(run.baseline, 1))
+    if not scale.own_encoder:
+        return replace(run, steps=CT_STEPS, eval_every=CT_LOOKS) if run.baseline == "ct" else run
+    seen = (scale.steps or 1) * (scale.batch_size or 1)
+    run = replace(run, steps=max(2, seen // run.filled().batch_size))
+    if run.baseline == "infersent":
+        return replace(run, width=scale.word_vectors_width)
+    return replace(run, max_tokens=SPAN) if run.baseline == "declutr" else run
 
 
 def runs_at(scale: Scale, encoder: str | None) -> bool:

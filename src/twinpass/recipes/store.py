@@ -34,18 +34,26 @@ def key_of(description: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+class Busy(Exception):
+    """Another process works on it."""
+
+
 class Store:
-    """Folders `models` and `scores` under an output folder."""
+    """Folders `models`, `layers` and `scores` under an output folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         with explaining(folder):
-            for part in ("models", "scores"):
+            for part in ("models", "layers", "scores"):
                 (folder / part).mkdir(parents=True, exist_ok=True)
 
     def model(self, key: str) -> Path:
         """Return the folder of a model."""
         return self.folder / "models" / key
+
+    def layer(self, key: str) -> Path:
+        """Return the folder of a fitted layer."""
+        return self.folder / "layers" / key
 
     def is_finished(self, key: str) -> bool:
         """Tell whether a model was trained to its end."""
@@ -79,9 +87,12 @@ class Store:
             write_json(path, known | {name: content})
 
     @contextlib.contextmanager
-    def locked(self, key: str) -> Iterator[None]:
-        """Let one process at a time work on a key; another waits, and then finds the work done."""
+    def locked(self, key: str, *, wait: bool = True) -> Iterator[None]:
+        """Let one process at a time work on a key; another waits, and then finds the work done, or is told Busy."""
         with (self.folder / "models" / f".{key}.lock").open("w") as stream:
             if fcntl is not None:
-                fcntl.flock(stream, fcntl.LOCK_EX)
+                try:
+                    fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                except BlockingIOError:
+                    raise Busy from None
             yield

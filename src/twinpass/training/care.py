@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from twinpass.text.bare import bare
 from twinpass.text.rows import Row
 
 EXAMPLES = 5
@@ -25,13 +24,13 @@ class Leakage(NamedTuple):
 
 def leakage(training: Iterable[Row], evaluation: Iterable[Row]) -> Leakage:
     """Find evaluation sentences in training text; case, spaces and punctuation do not count."""
-    rows = [[_bare(text) for text in row.texts] for row in evaluation]
+    rows = [[bare(text) for text in row.texts] for row in evaluation]
     wanted = {key for row in rows for key in row if key}
     found: set[bytes] = set()
     examples: list[str] = []
     for row in training:
         for text in row.texts:
-            key = _bare(text)
+            key = bare(text)
             if key in wanted and key not in found:
                 found.add(key)
                 if len(examples) < EXAMPLES:
@@ -56,12 +55,3 @@ def overlap_f1(left: str, right: str) -> float:
 def _words(text: str) -> list[str]:
     """Split into runs of letters and digits, so that a comma sticking to a word does not matter."""
     return "".join(c if c.isalnum() else " " for c in text.casefold()).split()
-
-
-def _bare(text: str) -> bytes:
-    """Return a digest of a text's letters and digits alone; nothing for a text without any."""
-    # Without spaces too: data sets differ in how they split "can't" and "U.S.".
-    letters = "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
-    return (
-        hashlib.blake2b(letters.encode("utf-8", "surrogatepass"), digest_size=8).digest() if letters else b""
-    )

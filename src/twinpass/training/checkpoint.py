@@ -34,8 +34,8 @@ from twinpass.training.events import Scores
 
 FOLDER = "checkpoints"
 SECOND = "second"  # where the other encoder of a dual encoder lies
-# Settings a resumed run may change: where things lie and how often they are saved.
-MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "model", "wordnet"}
+# Settings a resumed run may change: where things lie, how often they are saved, how the same rows are read.
+MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "skip_bad_rows", "model", "wordnet"}
 
 
 @dataclass

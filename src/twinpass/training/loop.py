@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from accelerate.utils.memory import should_reduce_batch_size
 from numpy.typing import NDArray
 
 from twinpass.config import Run
@@ -19,6 +18,7 @@ from twinpass.training import checkpoint
 from twinpass.training.chunked import cut_chunks, encode_cached, encode_directly
 from twinpass.training.data import find_rows
 from twinpass.training.events import OnEvent, Result, Started, Stepped
+from twinpass.training.memory import explaining_memory, memory_of
 from twinpass.training.negatives import false_negatives, negatives_per_anchor
 from twinpass.training.objectives import OBJECTIVES
 from twinpass.training.setup import Given, Parts, prepare
@@ -59,14 +59,11 @@ def train(
     parts = prepare(run, rows=rows, encoder=encoder, resume=resume, overwrite=overwrite)
     watch = Watch(parts, evaluate, on_event)
     try:
-        with interruptible() as interrupted:
-            watch.tell(_introduce(parts))
-            reason = _run_steps(parts, watch, interrupted)
-        return watch.finish(reason)
-    except RuntimeError as error:
-        if should_reduce_batch_size(error):
-            raise TrainingError(_no_memory(parts)) from error
-        raise
+        with explaining_memory(lambda: _no_memory(parts)):
+            with interruptible() as interrupted:
+                watch.tell(_introduce(parts))
+                reason = _run_steps(parts, watch, interrupted)
+            return watch.finish(reason)
     finally:
         watch.close()
 
@@ -175,12 +172,11 @@ def _check_finite(
 def _no_memory(parts: Parts) -> str:
     """Say what ran out, and what asks for less of it."""
     run = parts.run
-    whose = "machine" if parts.encoder.device.type == "cpu" else "GPU"
     smaller = CHUNK if run.chunk_tokens is None else max(1, run.chunk_tokens // 2)
     return (
-        f"the memory of the {whose} ran out at step {parts.progress.step + 1}, with a batch of {run.batch_size} rows. "
-        f"Begin anew with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and its loss stays the same. "
-        "If that is not enough, take a smaller batch."
+        f"{memory_of(parts.encoder.device)} ran out at step {parts.progress.step + 1}, with a batch of "
+        f"{run.batch_size} rows. Begin anew with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and "
+        "its loss stays the same. If that is not enough, take a smaller batch."
     )
 
 

@@ -22,6 +22,7 @@ from twinpass.training.data import InMemory
 from twinpass.training.events import OnEvent
 from twinpass.training.journal import FILE as LOG
 from twinpass.training.journal import Journal
+from twinpass.training.memory import explaining_memory, memory_of
 from twinpass.training.watch import Evaluate
 
 
@@ -48,16 +49,25 @@ def train_baseline(
     text = _open_rows(run, kind, rows)
     saver = Saver(filled, data_fingerprint=text.fingerprint())
     saved = saver.open(resume=resume, overwrite=overwrite)
-    try:
-        result, kept = _run_course(filled, text, saver, saved, evaluate, on_event)
-        if result.finished:
-            _write_model(output, filled, text, saver, result, kept)
-    except BaseException as error:
-        # After a loss that is no number the same step would fail again; else what was saved is there to go on from.
-        if isinstance(error, TrainingError) or not saver.state.is_file():
-            saver.remove()
-        raise
+    with explaining_memory(lambda: _no_memory(filled)):
+        try:
+            result, kept = _run_course(filled, text, saver, saved, evaluate, on_event)
+            if result.finished:
+                _write_model(output, filled, text, saver, result, kept)
+        except BaseException as error:
+            # After a loss that is no number the same step would fail again; else there is something to go on from.
+            if isinstance(error, TrainingError) or not saver.state.is_file():
+                saver.remove()
+            raise
     return result
+
+
+def _no_memory(run: FilledRun) -> str:
+    return (
+        f"{memory_of(choose_device(run.device))} ran out while {run.baseline} was trained with a batch of "
+        f"{run.batch_size} and at most {run.max_tokens} tokens. Begin anew with a smaller batch_size or max_tokens, or "
+        "resume where there is more memory."
+    )
 
 
 def _run_course(
@@ -107,7 +117,7 @@ def _open_rows(
         return InMemory(rows)
     if not run.data:
         raise ConfigError(f"{run.baseline} learns from {kind.wants}. Name a file, or hand over rows.")
-    return open_corpus(run.data, columns=run.columns or kind.columns)
+    return open_corpus(run.data, columns=run.columns or kind.columns, skip_bad_rows=run.skip_bad_rows)
 
 
 def _check_output(run: BaselineRun, *, overwrite: bool) -> Path:

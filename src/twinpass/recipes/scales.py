@@ -107,8 +107,7 @@ def scale_run(
     run: Run, scale: Scale, *, encoder: str | None, seed: int, device: str, keeps_batch: bool = False
 ) -> Run:
     """Return the run as a scale has it: with another encoder, fewer steps, smaller batches."""
-    run = run.replace(seed=seed, device=device)
-    run = run.replace(model=scale.encoder_for(run.model, encoder))
+    run = run.replace(model=scale.encoder_for(run.model, encoder), seed=seed, device=device)
     if not scale.own_encoder:
         return run.replace(chunk_tokens=GPU_CHUNK if run.batch_size > GPU_CHUNKED_ABOVE else None)
     batch = run.batch_size if keeps_batch else min(run.batch_size, scale.batch_size or run.batch_size)

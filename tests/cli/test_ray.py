@@ -74,7 +74,7 @@ def test_the_folder_holds_the_plain_engines_vectors(cluster, run, model, source,
     assert (found["shards"], found["resumed"]) == (3, 0)
     assert [Path(path).is_file() for path in found["files"]] == [True] * 3
     assert rows(ray)[0] == rows(plain)[0] == TEXTS
-    np.testing.assert_allclose(rows(ray)[1], rows(plain)[1], atol=1e-6)
+    np.testing.assert_allclose(rows(ray)[1], rows(plain)[1], atol=1e-5)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "plain.parquet", "ray.parquet"]
     again = json.loads(run(*told, ray, "--engine", "ray").out)  # nothing is left to do
     assert (again["resumed"], again["distinct"]) == (3, found["distinct"])
@@ -125,7 +125,7 @@ def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source,
     assert kept >= 3  # one more may have been finished, but not noted
     texts, vectors = rows(out)
     assert texts == TEXTS
-    np.testing.assert_allclose(vectors, Encoder.load(model, device="cpu").encode(TEXTS), atol=1e-6)
+    np.testing.assert_allclose(vectors, Encoder.load(model, device="cpu").encode(TEXTS), atol=1e-5)
 
 
 def test_a_workers_complaint_is_the_users_to_read(cluster, run, model, source, tmp_path, monkeypatch):

@@ -81,9 +81,9 @@ def test_strings_come_back_as_encode_gives_them(client, truth, form):
     answer = client.embeddings.create(model="tiny", input=SENTENCES, **options)
     if form == "base64":
         raw = [np.frombuffer(base64.b64decode(each.embedding), "<f4") for each in answer.data]
-        np.testing.assert_allclose(raw, truth.encode(SENTENCES), atol=1e-6)
+        np.testing.assert_allclose(raw, truth.encode(SENTENCES), atol=1e-5)
     else:
-        np.testing.assert_allclose(vectors(answer), truth.encode(SENTENCES), atol=1e-6)
+        np.testing.assert_allclose(vectors(answer), truth.encode(SENTENCES), atol=1e-5)
     tokens = sum(map(len, truth.tokenize(SENTENCES)))
     assert (answer.usage.prompt_tokens, answer.usage.total_tokens) == (tokens, tokens)
     assert (answer.model, answer.object, answer.data[0].object) == ("tiny", "list", "embedding")
@@ -95,16 +95,16 @@ def test_every_form_of_input(client, truth):
     one = client.embeddings.create(model="tiny", input=SENTENCES[0])
     row = client.embeddings.create(model="tiny", input=ids[3])
     rows = client.embeddings.create(model="tiny", input=ids)
-    np.testing.assert_allclose(vectors(one), expected[:1], atol=1e-6)
-    np.testing.assert_allclose(vectors(row), expected[3:4], atol=1e-6)
-    np.testing.assert_allclose(vectors(rows), expected, atol=1e-6)
+    np.testing.assert_allclose(vectors(one), expected[:1], atol=1e-5)
+    np.testing.assert_allclose(vectors(row), expected[3:4], atol=1e-5)
+    np.testing.assert_allclose(vectors(rows), expected, atol=1e-5)
     assert row.usage.prompt_tokens == len(ids[3])
 
 
 def test_dimensions_cut_and_scale_again(client, truth):
     answer = client.embeddings.create(model="tiny", input=SENTENCES, dimensions=8, user="somebody")
     cut = truth.encode(SENTENCES)[:, :8]
-    np.testing.assert_allclose(vectors(answer), cut / np.linalg.norm(cut, axis=1, keepdims=True), atol=1e-6)
+    np.testing.assert_allclose(vectors(answer), cut / np.linalg.norm(cut, axis=1, keepdims=True), atol=1e-5)
 
 
 def test_models_are_listed(client, truth):
@@ -149,7 +149,7 @@ def test_thirty_two_clients_at_once_each_get_their_own(url, truth):
         ThreadPoolExecutor(32) as pool,
     ):
         for found, wanted in zip(pool.map(ask, asked), expected, strict=True):
-            np.testing.assert_allclose(found, wanted, atol=1e-6)
+            np.testing.assert_allclose(found, wanted, atol=1e-5)
         page = session.get("/metrics").text
     batches = float(page.split("twinpass_batch_texts_count ")[1].split()[0])
     texts = float(page.split("twinpass_batch_texts_sum ")[1].split()[0])

@@ -51,11 +51,12 @@ def test_the_gradient_of_two_processes_is_that_of_one(
     loss, gradients = gradient_of(run, rows, batch)
     run_two(children, gradient_in_process, run, rows, batch, after=(str(tmp_path / "found.npz"),))
     found = np.load(tmp_path / "found.npz")
-    assert float(found["loss"]) == pytest.approx(loss, rel=1e-6)
+    assert float(found["loss"]) == pytest.approx(loss, rel=5e-6)
     assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-4
     for name, gradient in gradients.items():
+        # Sums in float32 come in another order; by how much that shows differs from processor to processor.
         np.testing.assert_allclose(
-            found[name], gradient, rtol=1e-6, atol=1e-6 * max(1.0, np.abs(gradient).max())
+            found[name], gradient, rtol=5e-6, atol=5e-6 * max(1.0, np.abs(gradient).max())
         )
 
 

@@ -193,9 +193,9 @@ def test_a_request_that_waits_too_long_gets_504_and_its_work_is_dropped(held):
         for answer in (*await answers, await late):
             assert answer.status_code == 504 and error_of(answer)["code"] == "timeout"
         held.go.set()
-        while (answer := await client.post(EMBEDDINGS, json={"input": "a dog"})).status_code == 504:
-            pass  # on a busy machine one sentence may take longer than it may here
-        assert answer.status_code == 200 and service.held == 0
+        service.limits = Limits()  # on a busy machine one sentence may take longer than it might until here
+        assert (await client.post(EMBEDDINGS, json={"input": "a dog"})).status_code == 200
+        assert service.held == 0
 
     play(service, scene)
     assert held.encode_ids and held.tokenize(["never encoded"])[0] not in [list(row) for row in held.rows]

@@ -10,7 +10,18 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "twinpass"
 # From left to right; a room imports only rooms of an earlier row, and itself.
 ROWS = [
-    {"equations", "registry", "errors", "files", "plain", "positive", "progress", "provenance", "vectors"},
+    {
+        "equations",
+        "registry",
+        "errors",
+        "files",
+        "plain",
+        "positive",
+        "processor",
+        "progress",
+        "provenance",
+        "vectors",
+    },
     {"config"},
     {"text"},
     {"encoder"},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass import __version__
+from twinpass import processor as cpu
 from twinpass.errors import UserError
 from twinpass.files import cache_home
 from twinpass.provenance import installed
@@ -39,6 +40,21 @@ def threads() -> dict[str, int | None]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     torch = _torch()
     return {"cores": os.cpu_count(), "usable": usable, "torch": torch.get_num_threads() if torch else None}
+
+
+def processor() -> dict[str, Any]:
+    """Return what the processor announces, what of it runs, and the limit this process runs with.
+
+    To be asked first: a limit counts only if it is set before torch computes anything.
+    """
+    verdict = cpu.prepare(cpu.BF16)
+    limit, set_by = cpu.active_limit()
+    return {
+        "name": cpu.processor_name(),
+        "announced": cpu.announced(),
+        "executed": {verdict.probe.name: verdict.to_dict() | {"verdict": str(verdict)}},
+        "limit": {"variable": cpu.LIMIT, "value": limit, "set_by": set_by},
+    }
 
 
 def memory() -> dict[str, int | None]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from twinpass.cli.expand import expand
-from twinpass.cli.failures import remember_debug
+from twinpass.cli.failures import debug_by_environment, remember_debug
 from twinpass.plain import plain
 
 if TYPE_CHECKING:
@@ -105,6 +105,22 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
     def run(console: Console, *args: Any, **values: Any) -> None:
         with console.speaking():
+            _limit_instructions(console, {getattr(group, "precision", None) for group in values.values()})
             function(console, *args, **values)
 
     return expand(function, run)
+
+
+def _limit_instructions(console: Console, precisions: set[str | None]) -> None:
+    """Where a command asks for bf16, choose the processor's instructions now: torch is not loaded yet."""
+    if "bf16" not in precisions or console.device not in ("auto", "cpu"):
+        return
+    from twinpass import processor
+
+    verdict = processor.prepare(processor.BF16)
+    if console.debug or debug_by_environment():
+        limit, set_by = processor.active_limit()
+        console.log(
+            f"twinpass: {verdict}; "
+            + (f"{processor.LIMIT}={limit}, set by {set_by}" if limit else "no limit set")
+        )

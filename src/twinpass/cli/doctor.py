@@ -11,11 +11,12 @@ from twinpass.provenance import provenance
 
 @verb
 def doctor(console: Console) -> None:
-    """Look at this machine: versions, threads, memory, devices, caches, optional parts, the built-in model.
+    """Look at this machine: versions, processor, threads, memory, devices, caches, optional parts, the built-in model.
 
     Nothing missing is an error here: what is not there is named, with the command that installs it.
     """
     facts = {
+        "processor": checkup.processor(),
         "threads": checkup.threads(),
         "memory": checkup.memory(),
         "devices": checkup.devices(),
@@ -29,6 +30,7 @@ def doctor(console: Console) -> None:
 def _page(facts: dict[str, Any]) -> str:
     sections = {
         "versions": [f"{name} {version or 'MISSING'}" for name, version in checkup.libraries().items()],
+        "processor": _processor(facts["processor"]),
         "threads": [f"{name} {count}" for name, count in facts["threads"].items()],
         "memory": [f"{name} {_size(size)}" for name, size in facts["memory"].items()],
         "devices": facts["devices"],
@@ -45,6 +47,18 @@ def _page(facts: dict[str, Any]) -> str:
 
 def _label(title: str, lines: list[str]) -> list[tuple[str, str]]:
     return [(title if row == 0 else "", line) for row, line in enumerate(lines)]
+
+
+def _processor(found: dict[str, Any]) -> list[str]:
+    limit = found["limit"]
+    return [
+        found["name"],
+        f"announced: {', '.join(found['announced']) or 'nothing for bf16 or int8'}",
+        *(f"executed: {probe['verdict']}" for probe in found["executed"].values()),
+        f"limit: {limit['variable']}={limit['value']}, set by {limit['set_by']}"
+        if limit["value"]
+        else "limit: none",
+    ]
 
 
 def _extra(name: str, extra: dict[str, Any]) -> str:

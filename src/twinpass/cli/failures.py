@@ -63,7 +63,12 @@ def _stop(message: str, code: int, meta: dict[str, Any]) -> NoReturn:
 
 
 def _debugging(meta: dict[str, Any]) -> bool:
-    return bool(meta.get(DEBUG)) or os.environ.get("TWINPASS_DEBUG", "0") not in ("", "0")
+    return bool(meta.get(DEBUG)) or debug_by_environment()
+
+
+def debug_by_environment() -> bool:
+    """Tell whether TWINPASS_DEBUG asks for what --debug shows."""
+    return os.environ.get("TWINPASS_DEBUG", "0") not in ("", "0")
 
 
 def _usage(error: Any) -> str:

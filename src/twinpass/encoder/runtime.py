@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 from torch import Tensor, nn
 
+from twinpass import processor
 from twinpass.encoder.model import SentenceModel
 from twinpass.errors import ConfigError
 
@@ -77,6 +78,8 @@ def check_precision(precision: str, device: torch.device) -> None:
         raise ConfigError(f"no precision named {precision!r}. Known: {', '.join(PRECISIONS)}.")
     if precision == "fp16" and device.type == "cpu":
         raise ConfigError("fp16 needs a GPU. On a CPU use fp32, the default, or bf16.")
+    if precision == "bf16" and device.type == "cpu":
+        processor.check(processor.BF16)
 
 
 def mixed_precision(device: torch.device) -> str:

@@ -66,9 +66,9 @@ def make_encoder(folder: Path) -> Path:
         )
         with torch.random.fork_rng(devices=[]), writing_folder(folder) as aside:
             torch.manual_seed(0)
-            model: Any = BertForMaskedLM(config)  # type: ignore[no-untyped-call]
+            model: Any = BertForMaskedLM(config)
             model.save_pretrained(aside)
-            tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=words, **tokens)  # type: ignore[no-untyped-call]
+            tokenizer: Any = PreTrainedTokenizerFast(tokenizer_object=words, **tokens)
             tokenizer.save_pretrained(aside)
     return folder
 

@@ -7,6 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from twinpass import processor
+from twinpass.errors import ConfigError
+
+# As a verb does: a limit on the processor's instructions must be set before any test loads torch.
+processor.prepare(processor.BF16)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "bf16: computes in bf16; skipped where the processor cannot")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("bf16"):
+        try:
+            processor.check(processor.BF16)  # what decides for users decides here
+        except ConfigError as reason:
+            pytest.skip(str(reason))
+
 
 @pytest.fixture(scope="session")
 def shared() -> Path:

@@ -122,7 +122,7 @@ def prepare(probe: Probe) -> Verdict:
     """Examine the probe and, where it needs a limit, set that for this process if it still takes effect."""
     global _limit_of_ours
     verdict = examine(probe)
-    if verdict.limit is not None and not os.environ.get(LIMIT):
+    if verdict.limit is not None and active_limit()[0] is None:
         os.environ[LIMIT] = verdict.limit
         if _takes_effect(probe):
             _limit_of_ours = verdict.limit

@@ -149,6 +149,7 @@ def test_devices_and_precisions_are_checked(checkpoints) -> None:
         Encoder.load(folder, pooler="avg", device="quantum")
 
 
+@pytest.mark.bf16
 def test_bf16_is_near(checkpoints) -> None:
     exact = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu").encode(SENTENCES, normalize=True)
     rough = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu", precision="bf16")

@@ -163,6 +163,7 @@ def test_onnx_runs_fitted_layers(checkpoints, tmp_path, monkeypatch) -> None:
     np.testing.assert_allclose(fast.encode(SENTENCES), slow.encode(SENTENCES), atol=1e-4)
 
 
+@pytest.mark.bf16
 def test_half_precision_stops_before_fitted_layers(checkpoints) -> None:
     rough = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu", precision="bf16")
     far = rough.encode(TEXTS) + 1000.0

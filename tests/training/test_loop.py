@@ -58,7 +58,7 @@ def test_supervised_training_learns_its_triplets(make_run) -> None:
         {"mlm_weight": 0.1},
         {"similarity": "dot", "pooler": "avg"},
         {"grad_checkpointing": True},
-        {"precision": "bf16"},
+        pytest.param({"precision": "bf16"}, marks=pytest.mark.bf16),
         {"warmup": 0.5, "weight_decay": 0.01, "dropout": 0.3},
     ],
     ids=lambda fields: "-".join(fields) or "plain",

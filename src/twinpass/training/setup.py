@@ -64,8 +64,8 @@ class Parts:
 def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bool, overwrite: bool) -> Parts:
     """Check the run and build its parts, from the newest checkpoint if it is resumed."""
     run.check()
+    processes, device = _start_processes(run)  # before the output is opened: a refusal leaves it as it was
     output = _open_output(run, resume=resume, overwrite=overwrite)
-    processes, device = _start_processes(run)
     text: Rows = _open_rows(run, rows)
     if run.positive is not None:
         text = add_positives(text, run, model=run.model if encoder is None else encoder.name, device=device)

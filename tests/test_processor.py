@@ -185,6 +185,12 @@ def test_a_child_that_cannot_be_started_is_told(unloaded, monkeypatch, tmp_path)
         processor.check(probe("1 + 1"))
 
 
+def test_a_child_that_hangs_is_stopped(unloaded, monkeypatch):
+    monkeypatch.setattr(processor, "TIMEOUT", 0.01)
+    hanging = probe("import threading; threading.Event().wait()")
+    assert "no limit: not tried, the child took more than" in str(processor.examine(hanging))
+
+
 def test_a_missing_library_is_not_tried(monkeypatch, no_child):
     no_child()
     monkeypatch.setattr(processor, "installed", lambda name: None)

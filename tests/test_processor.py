@@ -18,7 +18,12 @@ from twinpass.processor import BF16, LIMIT, OLD_LIMIT, WORKS, Probe
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
-DIE = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+
+def kill(name: str) -> str:
+    return f"import os, signal; os.kill(os.getpid(), signal.{name})"
+
+
+DIE = kill("SIGILL")
 LIES = f"import os\nif os.environ.get({LIMIT!r}) != 'ENOUGH':\n    {DIE}"  # runs under the right limit only
 
 
@@ -163,10 +168,6 @@ def test_a_cache_that_cannot_be_written_to_does_not_stop_it(unloaded, monkeypatc
     (tmp_path / "file").touch()
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "file"))
     assert processor.examine(probe("1 + 1")).works
-
-
-def kill(name: str) -> str:
-    return f"import os, signal; os.kill(os.getpid(), signal.{name})"
 
 
 @pytest.mark.parametrize(

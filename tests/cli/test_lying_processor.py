@@ -21,8 +21,8 @@ HELPED = "bf16 works with ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 (no limit: died of
 def on_processor(command, tmp_path):
     """Run a command on a processor that lies, in a process of its own with real children."""
 
-    def on_processor(kind: str, *arguments: object):
-        pretended = {"PRETENDED_PROCESSOR": kind, "PYTHONPATH": str(PRETENDED), LIMIT: ""}
+    def on_processor(kind: str, *arguments: object, **more: str):
+        pretended = {"PRETENDED_PROCESSOR": kind, "PYTHONPATH": str(PRETENDED), LIMIT: "", **more}
         return command(*arguments, env=pretended | {"TWINPASS_CACHE": str(tmp_path / "cache")})
 
     return on_processor
@@ -43,6 +43,13 @@ def test_bf16_never_dies_by_a_signal(on_processor, model, sentences, tmp_path, v
     helped = on_processor("amx", *work, "--debug")
     assert helped.code == 0, helped.err
     assert output.exists() and HELPED in helped.err and "set by twinpass" in helped.err
+
+
+def test_every_way_of_asking_for_debug_shows_the_limit(on_processor, model, sentences, tmp_path):
+    work = ["encode", sentences, "-m", model, "-o", tmp_path / "vectors.npy", "--precision", "bf16"]
+    assert HELPED in on_processor("amx", "--debug", *work).err
+    assert HELPED in on_processor("amx", *work, TWINPASS_DEBUG="1").err
+    assert HELPED not in on_processor("amx", *work).err
 
 
 def test_doctor_shows_announced_executed_and_the_limit(on_processor):

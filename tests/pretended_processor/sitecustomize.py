@@ -11,6 +11,9 @@ import sys
 
 
 class LyingProcessor:
+    def __init__(self, kind):
+        self.kind = kind
+
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
             return None
@@ -26,9 +29,6 @@ class LyingProcessor:
 
         spec.loader.exec_module = exec_module
         return spec
-
-    def __init__(self, kind):
-        self.kind = kind
 
 
 def dying(torch, enter):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from twinpass.cli.expand import expand
-from twinpass.cli.failures import debug_by_environment, remember_debug
+from twinpass.cli.failures import remember_debug
 from twinpass.plain import plain
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _limit_instructions(console: Console, precisions: set[str | None]) -> None:
     from twinpass import processor
 
     verdict = processor.prepare(processor.BF16)
-    if console.debug or debug_by_environment():
+    if console.debug:
         limit, set_by = processor.active_limit()
         console.log(
             f"twinpass: {verdict}; "

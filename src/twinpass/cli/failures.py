@@ -22,10 +22,13 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def remember_debug(context: typer.Context, value: bool) -> bool:
-    """Keep a --debug given before or after the verb where the failure handler finds it."""
+    """Keep a --debug given before or after the verb where the failure handler finds it; return whether there is one.
+
+    TWINPASS_DEBUG counts as one, so a verb's console knows of all three.
+    """
     if value:
         context.meta[DEBUG] = True
-    return value
+    return _debugging(context.meta)
 
 
 @contextlib.contextmanager
@@ -63,12 +66,7 @@ def _stop(message: str, code: int, meta: dict[str, Any]) -> NoReturn:
 
 
 def _debugging(meta: dict[str, Any]) -> bool:
-    return bool(meta.get(DEBUG)) or debug_by_environment()
-
-
-def debug_by_environment() -> bool:
-    """Tell whether TWINPASS_DEBUG asks for what --debug shows."""
-    return os.environ.get("TWINPASS_DEBUG", "0") not in ("", "0")
+    return bool(meta.get(DEBUG)) or os.environ.get("TWINPASS_DEBUG", "0") not in ("", "0")
 
 
 def _usage(error: Any) -> str:

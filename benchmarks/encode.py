@@ -60,9 +60,7 @@ def best_rates(encoders: dict[str, Encode], texts: list[str], rounds: int) -> di
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--texts", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -86,9 +84,7 @@ def main() -> None:
     for name, make in (("sts", sts_sentences), ("mixed", mixed_lengths), ("duplicates", with_duplicates)):
         texts = make(arguments.data, arguments.texts)
         vectors = {which: encode(texts[:256]) for which, encode in encoders.items()}
-        difference = max(
-            float(np.abs(each - vectors["sentence-transformers"]).max()) for each in vectors.values()
-        )
+        difference = max(float(np.abs(each - vectors["sentence-transformers"]).max()) for each in vectors.values())
         rates = best_rates(encoders, texts, arguments.rounds)
         rows.append({"texts": name, "rates": rates, "largest difference": difference})
     if arguments.json:
@@ -102,9 +98,7 @@ def main() -> None:
     for row in rows:
         rates = row["rates"]
         ours = "  ".join(
-            f"{name} {rate:,.0f} ({rate / rates[theirs]:.2f}x)"
-            for name, rate in rates.items()
-            if name != theirs
+            f"{name} {rate:,.0f} ({rate / rates[theirs]:.2f}x)" for name, rate in rates.items() if name != theirs
         )
         print(
             f"{row['texts']:<11} {ours}  {theirs} {rates[theirs]:,.0f}  max difference {row['largest difference']:.1e}"

@@ -77,9 +77,7 @@ def time_plain_encoding(encode: PlainEncoder, data: Data, every: int) -> tuple[f
     return seconds * sentences / sum(map(len, timed)), sentences
 
 
-def fit_one(
-    x: torch.Tensor, y: torch.Tensor, fold: Fold, l2: float, classes: int, protocol: TransferProtocol
-) -> float:
+def fit_one(x: torch.Tensor, y: torch.Tensor, fold: Fold, l2: float, classes: int, protocol: TransferProtocol) -> float:
     """One logistic regression, the usual way."""
     np.random.seed(protocol.seed)
     torch.manual_seed(protocol.seed)
@@ -108,9 +106,7 @@ def fit_one(
     return best_accuracy if best is not None else 0.0
 
 
-def all_fits(
-    task: Task, y: np.ndarray, sizes: dict[str, int], protocol: TransferProtocol
-) -> list[tuple[Fold, float]]:
+def all_fits(task: Task, y: np.ndarray, sizes: dict[str, int], protocol: TransferProtocol) -> list[tuple[Fold, float]]:
     """Every fit of SentEval's procedure; the refits take the middle L2, whichever would be chosen."""
     k, seed = protocol.folds, protocol.seed
     if task.protocol == "splits":
@@ -151,9 +147,7 @@ def time_ours(tasks: str, settings: Settings, *, warm: bool) -> dict[str, float]
     return {"ours": encoding + scoring, "ours, encoding": encoding, "ours, scoring": scoring}
 
 
-def time_plain(
-    tasks: list[Task], settings: Settings, every: int, fits: int, *, warm: bool
-) -> dict[str, float]:
+def time_plain(tasks: list[Task], settings: Settings, every: int, fits: int, *, warm: bool) -> dict[str, float]:
     encoder = PlainEncoder()
     encoding = fitting = 0.0
     for task in tasks:
@@ -173,9 +167,7 @@ def time_plain(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--tasks", default="sts,transfer")
     parser.add_argument("--protocol", default="full")

@@ -119,9 +119,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vectors", type=Path, help="a .npy file of vectors")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--queries", type=int, default=1000)

@@ -141,9 +141,7 @@ def best(rounds: list[dict[str, float]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
@@ -178,9 +176,7 @@ def show(rows: list[dict[str, Any]], arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    print(
-        f"{arguments.model}, {arguments.requests} requests of one sentence, best of {arguments.rounds} rounds"
-    )
+    print(f"{arguments.model}, {arguments.requests} requests of one sentence, best of {arguments.rounds} rounds")
     for row in rows:
         ours, plain = row["twinpass serve"], row["plain handler"]
         for name in ("twinpass serve", "plain handler"):

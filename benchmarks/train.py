@@ -95,11 +95,7 @@ def theirs(rows: Rows, steps: int, batch: int) -> float:
     model.max_seq_length = MAX_TOKENS
     wide = [row * 2 if len(row) == 1 else row for row in rows]
     columns = dict(
-        zip(
-            ("anchor", "positive", "negative"),
-            (list(column) for column in zip(*wide, strict=True)),
-            strict=False,
-        )
+        zip(("anchor", "positive", "negative"), (list(column) for column in zip(*wide, strict=True)), strict=False)
     )
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
@@ -117,11 +113,7 @@ def theirs(rows: Rows, steps: int, batch: int) -> float:
         )
         loss = MultipleNegativesRankingLoss(model, scale=20.0)
         trainer = SentenceTransformerTrainer(
-            model=model,
-            args=arguments,
-            train_dataset=Dataset.from_dict(columns),
-            loss=loss,
-            callbacks=[clock],
+            model=model, args=arguments, train_dataset=Dataset.from_dict(columns), loss=loss, callbacks=[clock]
         )
         trainer.train()
     torch.set_grad_enabled(True)
@@ -147,16 +139,7 @@ def compare_memory(data: Path, batches: Sequence[int]) -> list[dict[str, object]
     found = []
     for batch in batches:
         for library, chunk in ((LIBRARIES[0], ""), (LIBRARIES[0], "4096"), (LIBRARIES[1], "")):
-            command = [
-                sys.executable,
-                __file__,
-                "--data",
-                str(data),
-                "--peak",
-                library,
-                "--batch",
-                str(batch),
-            ]
+            command = [sys.executable, __file__, "--data", str(data), "--peak", library, "--batch", str(batch)]
             done = subprocess.run(
                 [*command, *(["--chunk-tokens", chunk] if chunk else [])], capture_output=True, text=True
             )
@@ -194,9 +177,7 @@ def measure_peak(data: Path, library: str, batch: int, chunk_tokens: int | None)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=64)
@@ -208,9 +189,7 @@ def main() -> None:
     arguments = parser.parse_args()
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     if arguments.peak:
-        print(
-            json.dumps(measure_peak(arguments.data, arguments.peak, arguments.batch, arguments.chunk_tokens))
-        )
+        print(json.dumps(measure_peak(arguments.data, arguments.peak, arguments.batch, arguments.chunk_tokens)))
         return
     if arguments.memory:
         rows = compare_memory(arguments.data, (256, 512))
@@ -220,9 +199,7 @@ def main() -> None:
         print(json.dumps(rows, indent=2))
     elif arguments.memory:
         for row in rows:
-            print(
-                f"batch {row['batch']}  {row['library']:<30} {row['MB above load']:>8,.0f} MB above the loaded model"
-            )
+            print(f"batch {row['batch']}  {row['library']:<30} {row['MB above load']:>8,.0f} MB above the loaded model")
     else:
         for row in rows:
             rates = "  ".join(f"{name} {rate:.2f}" for name, rate in row["steps per second"].items())

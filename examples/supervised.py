@@ -43,13 +43,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def show(event: Event) -> None:
     """Print what happens, now and then."""
     if isinstance(event, Started):
-        print(
-            f"{event.rows} rows, {event.view} because {event.why}, lexical overlap {event.lexical_overlap:.0%}"
-        )
+        print(f"{event.rows} rows, {event.view} because {event.why}, lexical overlap {event.lexical_overlap:.0%}")
     if isinstance(event, Stepped) and event.step % 10 == 0:
-        print(
-            f"step {event.step}/{event.steps}  loss {event.loss:.4f}  {event.sentences_per_second:.0f} sentences/s"
-        )
+        print(f"step {event.step}/{event.steps}  loss {event.loss:.4f}  {event.sentences_per_second:.0f} sentences/s")
     if isinstance(event, Evaluated):
         print(f"step {event.step}  recall@1 {event.score:.3f}{'  (best)' if event.best else ''}")
 
@@ -57,9 +53,7 @@ def show(event: Event) -> None:
 def main() -> None:
     """Train on some pairs, and score on others."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", default="docs-pairs:numpy,scipy", help="a file of two or three text columns"
-    )
+    parser.add_argument("--data", default="docs-pairs:numpy,scipy", help="a file of two or three text columns")
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--output", default="supervised-model")
     parser.add_argument("--steps", type=int, default=40)
@@ -72,9 +66,7 @@ def main() -> None:
     fields = {name: value for name, value in vars(options).items() if name != "held_out"}
     run = Run(**fields, learning_rate=5e-5, max_tokens=64, eval_every=20)
     result = train(run, rows=training, evaluate=retrieval(dev), on_event=show)
-    print(
-        f"recall@1 {result.before['score']:.3f} -> {result.best['score']:.3f}; the model is in {result.output}"
-    )
+    print(f"recall@1 {result.before['score']:.3f} -> {result.best['score']:.3f}; the model is in {result.output}")
 
 
 if __name__ == "__main__":

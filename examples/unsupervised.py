@@ -41,21 +41,15 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 def show(event: Event) -> None:
     """Print what happens, now and then."""
     if isinstance(event, Stepped) and event.step % 10 == 0:
-        print(
-            f"step {event.step}/{event.steps}  loss {event.loss:.4f}  {event.sentences_per_second:.0f} sentences/s"
-        )
+        print(f"step {event.step}/{event.steps}  loss {event.loss:.4f}  {event.sentences_per_second:.0f} sentences/s")
     if isinstance(event, Evaluated):
-        print(
-            f"step {event.step}  " + "  ".join(f"{name} {value:.4f}" for name, value in event.scores.items())
-        )
+        print(f"step {event.step}  " + "  ".join(f"{name} {value:.4f}" for name, value in event.scores.items()))
 
 
 def main() -> None:
     """Train, and encode with what was learned."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", default="docs:numpy", help="sentences, one a line; or docs: for the built-in corpus"
-    )
+    parser.add_argument("--data", default="docs:numpy", help="sentences, one a line; or docs: for the built-in corpus")
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--output", default="unsupervised-model")
     parser.add_argument("--steps", type=int, default=40)

@@ -24,9 +24,7 @@ FLAGS = [
 @contextmanager
 def open_browser() -> Iterator[Any]:
     """Start the browser, or skip the test where there is none."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="needs playwright (pip install playwright)"
-    )
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright (pip install playwright)")
     if BROWSER is None:
         pytest.skip("needs Chromium, which is not installed (apt-get install chromium)")
     with playwright.sync_playwright() as driver:

@@ -10,18 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "twinpass"
 # From left to right; a room imports only rooms of an earlier row, and itself.
 ROWS = [
-    {
-        "equations",
-        "registry",
-        "errors",
-        "files",
-        "plain",
-        "positive",
-        "processor",
-        "progress",
-        "provenance",
-        "vectors",
-    },
+    {"equations", "registry", "errors", "files", "plain", "positive", "processor", "progress", "provenance", "vectors"},
     {"config"},
     {"text"},
     {"encoder"},
@@ -62,15 +51,11 @@ def test_a_room_imports_only_what_stands_to_its_left(path: Path) -> None:
         assert same_row_of_the_ground or ROW_OF[other] < ROW_OF[room], f"{room} must not import {other}"
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in FILES if room_of(path) == "cli"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", [path for path in FILES if room_of(path) == "cli"], ids=lambda path: path.name)
 def test_verbs_import_nothing_heavy_at_the_top_unless_imported_late_themselves(path: Path) -> None:
     late = {"cosines.py"}  # imported inside verbs only
     tops = ast.parse(path.read_text(encoding="utf-8")).body
-    names = {
-        alias.name.split(".")[0] for node in tops if isinstance(node, ast.Import) for alias in node.names
-    }
+    names = {alias.name.split(".")[0] for node in tops if isinstance(node, ast.Import) for alias in node.names}
     names |= {(node.module or "").split(".")[0] for node in tops if isinstance(node, ast.ImportFrom)}
     assert path.name in late or not names & HEAVY
 

@@ -92,9 +92,7 @@ def test_eq2_is_the_loop() -> None:
 def test_eq3_is_the_loop_whatever_the_tiles(block: int) -> None:
     x = vectors(7, seed=4)
     kernels = [
-        math.exp(-2 * sum(float(c) ** 2 for c in unit(x[i]) - unit(x[j])))
-        for i in range(7)
-        for j in range(i + 1, 7)
+        math.exp(-2 * sum(float(c) ** 2 for c in unit(x[i]) - unit(x[j]))) for i in range(7) for j in range(i + 1, 7)
     ]
     wanted = math.log(sum(kernels) / len(kernels))
     assert eq.uniformity(x, block=block).item() == pytest.approx(wanted, rel=1e-12)
@@ -114,9 +112,7 @@ def test_eq8_is_the_loop(alpha: float) -> None:
 
 def test_eq5_is_eq8_with_weight_one() -> None:
     h, pos, neg = vectors(seed=1), vectors(seed=2), vectors(seed=3)
-    assert eq.supervised(h, pos, neg).item() == pytest.approx(
-        naive_weighted(h, pos, neg, TAU, 1.0), rel=1e-12
-    )
+    assert eq.supervised(h, pos, neg).item() == pytest.approx(naive_weighted(h, pos, neg, TAU, 1.0), rel=1e-12)
 
 
 def test_eq5_mask_covers_positives_and_negatives() -> None:

@@ -139,11 +139,7 @@ def test_the_outcome_is_kept_for_the_next_process(unloaded, no_child, tmp_path):
 
 @pytest.mark.parametrize(
     "other",
-    [
-        ("processor_name", lambda: "another"),
-        ("announced", lambda: ["amx_bf16"]),
-        ("installed", lambda _: "0.0"),
-    ],
+    [("processor_name", lambda: "another"), ("announced", lambda: ["amx_bf16"]), ("installed", lambda _: "0.0")],
     ids=["processor", "flags", "library"],
 )
 def test_another_machine_or_library_is_tried_anew(unloaded, monkeypatch, tmp_path, other):
@@ -171,8 +167,7 @@ def test_a_cache_that_cannot_be_written_to_does_not_stop_it(unloaded, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
-    [("raise ValueError('no such thing')", "ValueError: no such thing"), (kill("SIGKILL"), "SIGKILL")],
+    ("code", "said"), [("raise ValueError('no such thing')", "ValueError: no such thing"), (kill("SIGKILL"), "SIGKILL")]
 )
 def test_what_says_nothing_about_the_processor_is_refused_and_not_kept(unloaded, tmp_path, code, said):
     with pytest.raises(ConfigError, match=said):

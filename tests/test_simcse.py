@@ -61,12 +61,8 @@ def their_vectors(folder: Path, texts: list[str], *, pooled: bool) -> np.ndarray
 def test_released_checkpoints_pool_as_their_authors_do(hub: None, checkpoint: Path) -> None:
     for name, pooled in ((SUP, True), (UNSUP, False)):
         expected = their_vectors(checkpoint, TEXTS, pooled=pooled)
-        np.testing.assert_allclose(
-            Encoder.load(name, device="cpu").encode(TEXTS, normalize=True), expected, atol=1e-5
-        )
-        np.testing.assert_allclose(
-            SimCSE(name, device="cpu").encode(TEXTS, return_numpy=True), expected, atol=1e-5
-        )
+        np.testing.assert_allclose(Encoder.load(name, device="cpu").encode(TEXTS, normalize=True), expected, atol=1e-5)
+        np.testing.assert_allclose(SimCSE(name, device="cpu").encode(TEXTS, return_numpy=True), expected, atol=1e-5)
     assert len(RELEASED) == 8
 
 

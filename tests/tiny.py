@@ -57,16 +57,7 @@ FAMILIES: dict[str, Any] = {
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
-    pieces = [
-        *SPECIAL,
-        *letters,
-        *("##" + letter for letter in letters),
-        *dict.fromkeys(WORDS),
-        ".",
-        ",",
-        "!",
-        "?",
-    ]
+    pieces = [*SPECIAL, *letters, *("##" + letter for letter in letters), *dict.fromkeys(WORDS), ".", ",", "!", "?"]
     vocabulary = {piece: place for place, piece in enumerate(dict.fromkeys(pieces))}
     backend = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)

@@ -18,17 +18,7 @@ _PUBLIC = {
     "UserError": "twinpass.errors",
 }
 
-__all__ = [
-    "Encoder",
-    "Index",
-    "Run",
-    "SimCSE",
-    "TwinpassError",
-    "UserError",
-    "__version__",
-    "open_corpus",
-    "train",
-]
+__all__ = ["Encoder", "Index", "Run", "SimCSE", "TwinpassError", "UserError", "__version__", "open_corpus", "train"]
 
 if TYPE_CHECKING:
     from twinpass.config import Run

@@ -30,9 +30,7 @@ class Run:
     # What is read, and where the model goes.
     data: str = _option("", "Training text: a file, folder, glob, '-' or 'docs:'.")
     columns: tuple[str, ...] | None = _option(None, "The text columns, by name or position.")
-    header: bool | None = _option(
-        None, "Whether a table's first row names its columns; by default it is seen."
-    )
+    header: bool | None = _option(None, "Whether a table's first row names its columns; by default it is seen.")
     skip_bad_rows: bool = _option(False, "Leave unreadable rows out instead of stopping at the first.")
     model: str = _option("minilm", "The model to start from: 'minilm', a folder or a cached hub name.")
     output: str = _option("", "The folder that receives the model, its log and its checkpoints.")
@@ -52,12 +50,8 @@ class Run:
         "next sentences, next:1 or next:3.",
         source="Tables 1 and 2",
     )
-    wordnet: str | None = _option(
-        None, "The folder of WordNet's files, for synonyms; by default it is looked for."
-    )
-    share_dropout_mask: bool = _option(
-        False, "One pass used as both views: the row 'fixed 0.1'.", source="Table 3"
-    )
+    wordnet: str | None = _option(None, "The folder of WordNet's files, for synonyms; by default it is looked for.")
+    share_dropout_mask: bool = _option(False, "One pass used as both views: the row 'fixed 0.1'.", source="Table 3")
     dropout: float | None = _option(None, "Dropout rate; by default the model's own (0.1).", source="Table 3")
     pooler: str | None = _option(
         None,
@@ -65,39 +59,25 @@ class Run:
         "sentences and cls_mlp for pairs and triplets.",
         source="Table 6",
     )
-    dual_encoder: bool = _option(
-        False, "A second encoder for the positives (and hard negatives).", source="Table 2"
-    )
-    max_tokens: int = _option(
-        32, "Sentences are cut at this many tokens in training.", source="the authors' code"
-    )
+    dual_encoder: bool = _option(False, "A second encoder for the positives (and hard negatives).", source="Table 2")
+    max_tokens: int = _option(32, "Sentences are cut at this many tokens in training.", source="the authors' code")
 
     # What is minimised.
-    similarity: str = _option(
-        "cosine", "How vectors are compared.", source="Table D.1", choices=("cosine", "dot")
-    )
-    temperature: float = _option(
-        0.05, "Divides the cosine; the dot product goes without.", source="Table D.1"
-    )
+    similarity: str = _option("cosine", "How vectors are compared.", source="Table D.1", choices=("cosine", "dot"))
+    temperature: float = _option(0.05, "Divides the cosine; the dot product goes without.", source="Table D.1")
     hard_negative_weight: float = _option(
         1.0, "Eq. 8's alpha: how much a row's own hard negative counts.", source="Table 7"
     )
-    mlm_weight: float = _option(
-        0.0, "Weight of the masked-language-model loss (0: none).", source="Table D.2"
-    )
+    mlm_weight: float = _option(0.0, "Weight of the masked-language-model loss (0: none).", source="Table D.2")
     mlm_rate: float = _option(0.15, "Share of the tokens that loss hides.", source="the authors' code")
-    keep_duplicates: bool = _option(
-        False, "Let exact duplicates within a batch count as negatives of each other."
-    )
+    keep_duplicates: bool = _option(False, "Let exact duplicates within a batch count as negatives of each other.")
 
     # How it is minimised.
     batch_size: int = _option(64, "Rows in the loss, over all processes together.", source="Table A.1")
     learning_rate: float = _option(3e-5, "AdamW's peak rate; it falls linearly to 0.", source="Table A.1")
     epochs: int = _option(1, "Passes over the data.", source="Appendix A")
     steps: int | None = _option(None, "Stop after this many steps instead of counting epochs.")
-    warmup: float = _option(
-        0.0, "Share of the steps over which the rate first rises.", source="the authors' code"
-    )
+    warmup: float = _option(0.0, "Share of the steps over which the rate first rises.", source="the authors' code")
     weight_decay: float = _option(0.0, "AdamW's weight decay.", source="the authors' code")
     clip: float = _option(1.0, "Largest allowed norm of the gradient.", source="the authors' code")
     seed: int = _option(42, "Decides order, dropout and fresh layers.", source="the authors' code")
@@ -106,8 +86,7 @@ class Run:
     device: str = _option("auto", "Where to compute: auto, cpu, cuda or mps.")
     precision: str = _option("fp32", "Arithmetic of the encoder's passes.", choices=("fp32", "bf16", "fp16"))
     chunk_tokens: int | None = _option(
-        None,
-        "Bounds memory: encode the batch in chunks of this many tokens and replay them for the gradient.",
+        None, "Bounds memory: encode the batch in chunks of this many tokens and replay them for the gradient."
     )
     grad_checkpointing: bool = _option(False, "Recompute activations layer by layer to save memory.")
 
@@ -115,9 +94,7 @@ class Run:
     eval_every: int = _option(250, "Steps between evaluations on the dev set.", source="Appendix A")
     save_every: int = _option(250, "Steps between checkpoints.", source="Appendix A")
     track_geometry: int | None = _option(
-        None,
-        "Log alignment and uniformity on the dev set every so many steps (the paper: 10).",
-        source="Figure 2",
+        None, "Log alignment and uniformity on the dev set every so many steps (the paper: 10).", source="Figure 2"
     )
     patience: int | None = _option(None, "Stop after this many evaluations without a better score.")
     tensorboard: bool = _option(False, "Also write the log for TensorBoard, under OUTPUT/tensorboard.")
@@ -166,9 +143,7 @@ class Run:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in fields:
             if name not in known:
-                raise ConfigError(
-                    f"a run has no field {name!r}.{suggest(name, known)} Known: {', '.join(known)}."
-                )
+                raise ConfigError(f"a run has no field {name!r}.{suggest(name, known)} Known: {', '.join(known)}.")
         if isinstance(fields.get("columns"), list):
             fields = fields | {"columns": tuple(fields["columns"])}
         run = cls(**fields)
@@ -198,9 +173,7 @@ def _is(value: object, wanted: Any) -> bool:
 def _spoken(wanted: Any) -> str:
     names = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false"}
     parts = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
-    spoken = [
-        "nothing" if part is type(None) else names.get(part.__name__, "a list of texts") for part in parts
-    ]
+    spoken = ["nothing" if part is type(None) else names.get(part.__name__, "a list of texts") for part in parts]
     return " or ".join(spoken)
 
 
@@ -220,9 +193,7 @@ def _check_values(run: Run) -> None:
     _require(run.dropout is None or 0 <= run.dropout < 1, f"dropout lies in [0, 1); got {run.dropout}.")
     _require(0 < run.mlm_rate < 1, f"mlm_rate lies between 0 and 1; got {run.mlm_rate}.")
     _require(0 <= run.warmup < 1, f"warmup is a share of the steps, in [0, 1); got {run.warmup}.")
-    _require(
-        run.max_tokens >= 3, f"max_tokens must leave room for a word, so 3 or more; got {run.max_tokens}."
-    )
+    _require(run.max_tokens >= 3, f"max_tokens must leave room for a word, so 3 or more; got {run.max_tokens}.")
     _require(run.seed < 2**31, f"seed must be below 2^31; got {run.seed}.")
     _require(
         run.batch_size >= 2 or run.view in ("auto", "triplets"),

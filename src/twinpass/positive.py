@@ -10,14 +10,7 @@ from twinpass.registry import suggest
 
 _PERCENT, _COUNT = range(1, 100), range(1, 1000)
 # The kinds, and the amounts that stand after the colon (None: there is no colon either).
-KINDS = {
-    "crop": _PERCENT,
-    "delete": _PERCENT,
-    "delete-one": None,
-    "synonym": None,
-    "mlm": _PERCENT,
-    "next": _COUNT,
-}
+KINDS = {"crop": _PERCENT, "delete": _PERCENT, "delete-one": None, "synonym": None, "mlm": _PERCENT, "next": _COUNT}
 
 
 class Positive(NamedTuple):

@@ -224,12 +224,7 @@ def _try(probe: Probe, limit: str | None) -> tuple[str, bool]:
     command = [sys.executable, "-c", _PREAMBLE.format(path=sys.path) + probe.code]
     try:
         done = subprocess.run(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT,
-            check=False,
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT, check=False
         )
     except subprocess.TimeoutExpired:
         return f"not tried, the child took more than {TIMEOUT} s", False

@@ -32,13 +32,7 @@ class RateColumn(ProgressColumn):
 def bar(what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
     """Draw a bar and yield the function that moves it; without a total it shows only count, rate and time."""
     known = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
-    columns = [
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        RateColumn(),
-        TimeElapsedColumn(),
-    ]
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeElapsedColumn()]
     with Progress(*columns, *known, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
         yield lambda count: progress.update(task, advance=count)

@@ -25,10 +25,7 @@ class Model(Protocol):
 
 
 def provenance(
-    *,
-    model: Model | None = None,
-    data: Sequence[tuple[str, str | None]] = (),
-    options: Mapping[str, Any] | None = None,
+    *, model: Model | None = None, data: Sequence[tuple[str, str | None]] = (), options: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return versions, model, data as (source, fingerprint) pairs, and options, as a JSON object."""
     facts: dict[str, Any] = {"twinpass": __version__}

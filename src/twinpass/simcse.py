@@ -131,11 +131,7 @@ class SimCSE:
             index["cells"].add(vectors)
 
     def search(
-        self,
-        queries: str | Sequence[str],
-        device: str | None = None,
-        threshold: float = 0.6,
-        top_k: int = 5,
+        self, queries: str | Sequence[str], device: str | None = None, threshold: float = 0.6, top_k: int = 5
     ) -> Found | list[Found]:
         """Return a query's nearest sentences with their cosines, best first; for several queries, a list of such."""
         index = self._built()
@@ -194,9 +190,7 @@ class SimCSE:
     def _move(self, device: str | None) -> None:
         if device is not None and choose_device(device) != self.encoder.device:
             old = self.encoder
-            self.encoder = Encoder(
-                old.model, old.tokens, old.settings, name=old.name, device=choose_device(device)
-            )
+            self.encoder = Encoder(old.model, old.tokens, old.settings, name=old.name, device=choose_device(device))
 
 
 def _sentences(given: str | Sequence[str]) -> list[str]:

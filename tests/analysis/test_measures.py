@@ -95,8 +95,7 @@ def test_neighbours_side_by_side() -> None:
     other = np.roll(VECTORS, 1, axis=1) * DRAW.normal(size=6).astype(np.float32)
     found = compare_neighbours(texts, {"a": VECTORS, "b": other, "c": VECTORS}, k=3, show=4)
     order = [
-        sorted((j for j in range(40) if j != i), key=lambda j: -cosine(VECTORS[i], VECTORS[j]))[:3]
-        for i in range(40)
+        sorted((j for j in range(40) if j != i), key=lambda j: -cosine(VECTORS[i], VECTORS[j]))[:3] for i in range(40)
     ]
     for each in found.comparisons:
         wanted = [texts[row] for row in order[texts.index(each.query)]]

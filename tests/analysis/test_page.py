@@ -30,13 +30,7 @@ def make_report() -> Report:
     pairs = np.arange(80).reshape(40, 2)
     gold = np.linspace(0, 5, 40)
     sample = Sample(
-        source="some/folder/pairs.csv",
-        texts=texts,
-        rows=40,
-        of_rows=40,
-        pairs=pairs,
-        gold=gold,
-        scale=Scale(0, 5),
+        source="some/folder/pairs.csv", texts=texts, rows=40, of_rows=40, pairs=pairs, gold=gold, scale=Scale(0, 5)
     )
     vectors = {}
     for place, name in enumerate(NAMES):
@@ -96,9 +90,7 @@ def test_the_folder_holds_page_figures_and_numbers(report: Path) -> None:
 
 @pytest.mark.parametrize("width", [400, 800, 1600])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_every_screen_without_a_complaint(
-    browser: Any, report: Path, width: int, scheme: str
-) -> None:
+def test_it_fits_every_screen_without_a_complaint(browser: Any, report: Path, width: int, scheme: str) -> None:
     page, troubles = open_page(browser, report / "index.html", width=width, scheme=scheme)
     assert troubles == []
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -107,9 +99,7 @@ def test_it_fits_every_screen_without_a_complaint(
         .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
     assert page.evaluate(wide) == []
     if width == 1600:
-        assert page.evaluate(
-            "[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)"
-        )
+        assert page.evaluate("[...document.querySelectorAll('.scroll')].every((e) => e.scrollWidth <= e.clientWidth)")
     page.close()
 
 

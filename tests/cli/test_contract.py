@@ -208,14 +208,7 @@ def test_plain_values():
         x: float
 
     found = plain(
-        {
-            1: np.float32(0.5),
-            "a": np.arange(2),
-            "p": Path("x"),
-            "n": float("nan"),
-            "d": Point(1.0),
-            "s": {2, 1},
-        }
+        {1: np.float32(0.5), "a": np.arange(2), "p": Path("x"), "n": float("nan"), "d": Point(1.0), "s": {2, 1}}
     )
     assert found == {"1": 0.5, "a": [0, 1], "p": "x", "n": None, "d": {"x": 1.0}, "s": [1, 2]}
     assert plain(np.array([1.0, np.inf])) == [1.0, None]

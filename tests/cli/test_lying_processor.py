@@ -35,9 +35,7 @@ def test_bf16_never_dies_by_a_signal(on_processor, model, sentences, tmp_path, v
     work += ["--steps", "1", "--batch-size", "2"] if verb == "train" else []
     refused = on_processor("none", *work)
     assert refused.code == 2 and not output.exists()
-    assert (
-        "twinpass: error: bf16 cannot be used on this processor" in refused.err and "Use fp32" in refused.err
-    )
+    assert "twinpass: error: bf16 cannot be used on this processor" in refused.err and "Use fp32" in refused.err
     (kept,) = (tmp_path / "cache" / "processor").iterdir()
     kept.unlink()
     helped = on_processor("amx", *work, "--debug")

@@ -43,9 +43,7 @@ def mounted(folder: Path, options: str) -> Iterator[None]:
     """Put a small file system over a folder, or skip where that is not allowed."""
     if os.name != "posix" or os.geteuid() != 0:
         pytest.skip("needs the right to mount a file system")
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, text=True
-    )
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"cannot mount a file system here: {done.stderr.strip()}")
     try:
@@ -82,9 +80,7 @@ def test_read_only_output_folder(command, out, sentences):
 
 
 def test_unknown_output_suffix(command, out, sentences):
-    refuse(
-        command("encode", sentences, "-o", out / "v.mat"), out, "v.mat", ".npy", ".parquet", ".safetensors"
-    )
+    refuse(command("encode", sentences, "-o", out / "v.mat"), out, "v.mat", ".npy", ".parquet", ".safetensors")
 
 
 def test_csv_row_with_too_few_columns(command, out, tmp_path):

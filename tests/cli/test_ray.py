@@ -21,12 +21,7 @@ TEXTS = [f"the cat sat on {'a mat and ' * (n % 5)}the dog number {n % 90}" for n
 
 def start(ray, attempts: int = 2):
     """Start a Ray of two workers; it waits 30 s for itself, which is not enough on a machine that is busy."""
-    told = {
-        "num_cpus": 2,
-        "include_dashboard": False,
-        "object_store_memory": 80 << 20,
-        "log_to_driver": False,
-    }
+    told = {"num_cpus": 2, "include_dashboard": False, "object_store_memory": 80 << 20, "log_to_driver": False}
     for _ in range(attempts):
         try:
             return ray.init(address="local", **told)
@@ -99,19 +94,7 @@ main(sys.argv[1:])
 
 def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source, tmp_path):
     out, work = tmp_path / "v.parquet", tmp_path / "v.parquet.unfinished"
-    told = [
-        "encode",
-        model,
-        str(source),
-        "-o",
-        str(out),
-        "--engine",
-        "ray",
-        "--workers",
-        "1",
-        "--shard-rows",
-        "6",
-    ]
+    told = ["encode", model, str(source), "-o", str(out), "--engine", "ray", "--workers", "1", "--shard-rows", "6"]
     command = [sys.executable, "-c", DIES, *told, "--address", cluster]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -53,18 +53,7 @@ def test_text_without_labels(run, model, sentences, tmp_path) -> None:
 
 
 def test_a_sample_says_its_size(run, model, pairs, tmp_path) -> None:
-    command = (
-        "analyze",
-        model,
-        "--data",
-        pairs,
-        "-o",
-        tmp_path / "report",
-        "--device",
-        "cpu",
-        "--sample",
-        40,
-    )
+    command = ("analyze", model, "--data", pairs, "-o", tmp_path / "report", "--device", "cpu", "--sample", 40)
     done = run(*command)
     assert done.code == 0, done.err
     assert "a sample of 20 of 60 rows" in done.out and "uniformity" in done.out

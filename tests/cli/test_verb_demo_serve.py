@@ -11,16 +11,7 @@ pytest.importorskip("fastapi", reason="needs the service (pip install 'twinpass[
 
 from fastapi.testclient import TestClient
 
-SIZE = (
-    "--packages",
-    "typer,click,safetensors,tokenizers",
-    "--steps",
-    2,
-    "--batch-size",
-    4,
-    "--device",
-    "cpu",
-)
+SIZE = ("--packages", "typer,click,safetensors,tokenizers", "--steps", 2, "--batch-size", 4, "--device", "cpu")
 
 
 def test_demo_serves_what_it_trained_and_at_once_the_next_time(run, model, tmp_path, monkeypatch) -> None:
@@ -43,9 +34,7 @@ def test_demo_serves_what_it_trained_and_at_once_the_next_time(run, model, tmp_p
 
     again = run(*command)
     assert again.code == 0, again.err
-    assert (
-        "is trained already" in again.err and "indexing" not in again.err and "training on" not in again.err
-    )
+    assert "is trained already" in again.err and "indexing" not in again.err and "training on" not in again.err
     assert again.out.startswith("http://127.0.0.1:") and again.out.count("\n") == 1
     assert seen[1] == seen[0]
 

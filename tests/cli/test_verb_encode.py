@@ -133,33 +133,25 @@ def test_only_one_window_is_held():
                     yield np.array(block)[:, None]
                     block = []
 
-    for number, (block, vectors) in enumerate(
-        encode_verb.blocks(Counting(), texts(), normalize=False), start=1
-    ):
+    for number, (block, vectors) in enumerate(encode_verb.blocks(Counting(), texts(), normalize=False), start=1):
         assert consumed == number * encode_verb.WINDOW == number * len(block)
         assert [float(text) for text in block] == vectors[:, 0].tolist()
 
 
 def test_model_by_option_or_by_position(run, model, sentences, tmp_path, monkeypatch):
     out = tmp_path / "v.npy"
-    assert (
-        json.loads(run("encode", sentences, "-m", model, "-o", out, "--json").out)["model"]["name"] == model
-    )
+    assert json.loads(run("encode", sentences, "-m", model, "-o", out, "--json").out)["model"]["name"] == model
     ran = run("encode", model, sentences, "-m", model, "-o", out)
     assert ran.code == 2 and "wanted one INPUT" in ran.err
     asked = []
-    monkeypatch.setattr(
-        Encoder, "load", classmethod(lambda cls, name, **options: asked.append(name) or 1 / 0)
-    )
+    monkeypatch.setattr(Encoder, "load", classmethod(lambda cls, name, **options: asked.append(name) or 1 / 0))
     run("encode", sentences, "-o", out)
     assert asked == ["minilm"]
 
 
 @pytest.mark.parametrize(("content", "now"), [("a\nb\nc\nd\n", "more than 3"), ("a\n", "only 1")])
 @pytest.mark.parametrize("shards", [[], ["--shard-rows", 1]])
-def test_input_that_changes_meanwhile_is_refused(
-    run, model, sentences, tmp_path, monkeypatch, content, now, shards
-):
+def test_input_that_changes_meanwhile_is_refused(run, model, sentences, tmp_path, monkeypatch, content, now, shards):
     load = Encoder.load
 
     def change_and_load(*arguments, **options):

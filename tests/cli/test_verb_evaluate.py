@@ -55,15 +55,11 @@ def test_json_is_one_document_with_all_that_made_it(run, data, words):
     assert document["confidence"] == {"level": 0.95, "resamples": 100, "seed": 7}
     assert document["options"]["tasks"] == "STS13" and document["versions"]["torch"]
     assert len(document["model"]["fingerprint"]) == 64
-    again = json.loads(
-        run("evaluate", words, "-t", "STS13", "--data", data, *FAST, "--json", "--seed", 7).out
-    )
+    again = json.loads(run("evaluate", words, "-t", "STS13", "--data", data, *FAST, "--json", "--seed", 7).out)
     assert again["tasks"][0]["scores"] == document["tasks"][0]["scores"]
 
 
-@pytest.mark.parametrize(
-    ("suffix", "sign"), [("csv", "model,task,kind"), ("md", "| ---: |"), ("tex", r"\toprule")]
-)
+@pytest.mark.parametrize(("suffix", "sign"), [("csv", "model,task,kind"), ("md", "| ---: |"), ("tex", r"\toprule")])
 def test_formats_on_stdout_and_in_files(run, data, words, tmp_path, suffix, sign):
     target, form = tmp_path / f"out.{suffix}", {"md": "markdown", "tex": "latex"}.get(suffix, suffix)
     args = ("evaluate", words, "-t", "STS13", "--data", data, *FAST, "--format", form, "-o", target)
@@ -85,9 +81,7 @@ def test_vectors_are_kept_and_no_cache_keeps_none(run, data, words, cache):
 
 
 def test_a_tiny_encoder_and_the_dev_split(run, data, model):
-    ran = run(
-        "evaluate", model, "-t", "STS-B", "--data", data, "--split", "dev", *FAST, "--json", "--device", "cpu"
-    )
+    ran = run("evaluate", model, "-t", "STS-B", "--data", data, "--split", "dev", *FAST, "--json", "--device", "cpu")
     document = json.loads(ran.out)
     assert document["tasks"][0]["split"] == "dev" and document["tasks"][0]["scores"][0]["n"] == 1500
 
@@ -95,18 +89,7 @@ def test_a_tiny_encoder_and_the_dev_split(run, data, model):
 def test_own_files_with_columns_chosen(run, words, tmp_path):
     path = tmp_path / "mine.csv"
     path.write_text("id,left,right,gold\n1,the cat,a cat,4\n2,the dog,red street,1\n3,old man,young man,3\n")
-    ran = run(
-        "evaluate",
-        words,
-        "-t",
-        f"scored:{path}",
-        "--columns",
-        "left,right",
-        "--score",
-        "gold",
-        *FAST,
-        "--json",
-    )
+    ran = run("evaluate", words, "-t", f"scored:{path}", "--columns", "left,right", "--score", "gold", *FAST, "--json")
     assert json.loads(ran.out)["tasks"][0]["scores"][0]["n"] == 3
 
 

@@ -100,9 +100,7 @@ def test_a_row_of_several_texts_is_several_entries(run, model, tmp_path):
 
 def test_what_is_refused_before_any_work(run, model, index, table, tmp_path):
     assert "holds an index already" in run("index", "build", model, table, "-o", index).err
-    assert (
-        "no kind of index" in run("index", "build", model, table, "-o", tmp_path / "b", "--kind", "best").err
-    )
+    assert "no kind of index" in run("index", "build", model, table, "-o", tmp_path / "b", "--kind", "best").err
     assert "is not an index" in run("search", tmp_path, "x").err
     assert "Missing command" in run("index").err and run("index").code == 2
     ran = run("search", index, "a dog", "-m", model, "--pooler", "cls")

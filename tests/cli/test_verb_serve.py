@@ -15,9 +15,7 @@ from twinpass.cli import serve
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would have been served, instead of serving it."""
     seen: list[Any] = []
-    monkeypatch.setattr(
-        "twinpass.service.server.run_server", lambda app, bound, seconds: seen.append((app, seconds))
-    )
+    monkeypatch.setattr("twinpass.service.server.run_server", lambda app, bound, seconds: seen.append((app, seconds)))
     monkeypatch.delenv("TWINPASS_API_KEY", raising=False)
     return seen
 
@@ -43,31 +41,8 @@ def test_the_address_is_the_result(run, served, model):
 
 
 def test_options_reach_the_service(run, served, services, model):
-    options = [
-        "--max-queue",
-        7,
-        "--max-inputs",
-        5,
-        "--max-chars",
-        9,
-        "--max-body",
-        99,
-        "--max-batch-tokens",
-        11,
-    ]
-    more = [
-        "--timeout",
-        2.5,
-        "--name",
-        "a",
-        "--name",
-        "b",
-        "--api-key",
-        "k",
-        "--normalize",
-        "--max-tokens",
-        16,
-    ]
+    options = ["--max-queue", 7, "--max-inputs", 5, "--max-chars", 9, "--max-body", 99, "--max-batch-tokens", 11]
+    more = ["--timeout", 2.5, "--name", "a", "--name", "b", "--api-key", "k", "--normalize", "--max-tokens", 16]
     assert run("serve", model, "--port", 0, *options, *more).code == 0
     (service,) = services
     limits = service.limits
@@ -77,9 +52,7 @@ def test_options_reach_the_service(run, served, services, model):
     assert service.api_key == "k" and service.normalize and service.encoder.max_tokens == 16
 
 
-def test_a_key_may_come_from_the_environment_and_an_empty_one_is_none(
-    run, served, services, model, monkeypatch
-):
+def test_a_key_may_come_from_the_environment_and_an_empty_one_is_none(run, served, services, model, monkeypatch):
     for value in ("secret", ""):
         monkeypatch.setenv("TWINPASS_API_KEY", value)
         assert run("serve", model, "--port", 0).code == 0

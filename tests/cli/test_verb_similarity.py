@@ -42,9 +42,7 @@ def test_two_texts(run, model, expected):
     assert ran.out == f"{expected[0, 0]:.4f}\n"
     document = json.loads(run("similarity", "-m", model, LEFT[0], RIGHT[0], "--json").out)
     assert document["kind"] == "pair" and document["cosine"] == pytest.approx(expected[0, 0], abs=1e-5)
-    assert (
-        document["left"] == [LEFT[0]] and document["right"] == [RIGHT[0]] and document["model"]["fingerprint"]
-    )
+    assert document["left"] == [LEFT[0]] and document["right"] == [RIGHT[0]] and document["model"]["fingerprint"]
 
 
 def test_several_texts_give_a_matrix(run, model):
@@ -52,11 +50,7 @@ def test_several_texts_give_a_matrix(run, model):
     assert ran.out.count("1.0000") >= 3 and all(text in ran.out for text in LEFT)
     document = json.loads(run("similarity", model, *LEFT, "--json").out)
     matrix = np.array(document["cosine"])
-    assert (
-        matrix.shape == (3, 3)
-        and np.allclose(matrix, matrix.T)
-        and np.allclose(np.diag(matrix), 1, atol=1e-5)
-    )
+    assert matrix.shape == (3, 3) and np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1, atol=1e-5)
 
 
 def test_files_as_matrix(run, model, files, expected, tmp_path):
@@ -150,17 +144,12 @@ def test_a_matrix_too_large_to_hold_is_refused_before_work(monkeypatch):
 
 
 def test_zero_vectors_have_cosine_zero():
-    found = cosines.compare(
-        lambda texts, normalize: np.zeros((2, 4), np.float32), ["a"], ["b"], kind="pairwise"
-    )
+    found = cosines.compare(lambda texts, normalize: np.zeros((2, 4), np.float32), ["a"], ["b"], kind="pairwise")
     assert found.values.tolist() == [0.0]
 
 
 def test_a_first_name_with_a_space_is_a_text():
     from twinpass.cli.model import ModelOptions
 
-    assert ModelOptions().named(["a dog", "a cat", "water"], least=2) == (
-        "minilm",
-        ["a dog", "a cat", "water"],
-    )
+    assert ModelOptions().named(["a dog", "a cat", "water"], least=2) == ("minilm", ["a dog", "a cat", "water"])
     assert ModelOptions().named(["mine", "a cat", "water"], least=2) == ("mine", ["a cat", "water"])

@@ -63,9 +63,7 @@ def test_one_column_trains_unsupervised_and_says_why(run, model, texts, dev, tmp
 
 def test_built_in_text_is_taught_without_what_the_dev_set_asks(run, model, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
-    done = run(
-        "train", "docs:rich,click", "--dev", "docs:rich,click", "-m", model, "-o", tmp_path / "out", *QUICK
-    )
+    done = run("train", "docs:rich,click", "--dev", "docs:rich,click", "-m", model, "-o", tmp_path / "out", *QUICK)
     assert done.code == 0, done.err
     kept = len(rows_to_learn_from("docs:rich,click", dev="docs:rich,click"))
     assert f"{kept:,} rows of docs:rich,click are for training" in done.err
@@ -73,9 +71,7 @@ def test_built_in_text_is_taught_without_what_the_dev_set_asks(run, model, tmp_p
 
 
 def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:
-    done = run(
-        "train", texts, "-m", model, "-o", tmp_path / "out", "--dev", dev, "--json", "--seed", 3, *QUICK
-    )
+    done = run("train", texts, "-m", model, "-o", tmp_path / "out", "--dev", dev, "--json", "--seed", 3, *QUICK)
     document = json.loads(done.out)
     assert document["options"]["run"]["seed"] == 3
     assert document["result"]["steps"] == 4
@@ -117,16 +113,12 @@ def test_pairs_without_scores_are_retrieved(run, model, texts, tmp_path) -> None
 def test_a_training_that_made_the_model_worse_says_so(best: float, warned: bool) -> None:
     scores = {"before": {"score": 80.0}, "best": {"score": best}, "last": {"score": best}}
     said = _next_steps(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores))
-    assert (
-        "no step as high as the model it started from (80.00 before, 79.00 at its best)" in said
-    ) == warned
+    assert ("no step as high as the model it started from (80.00 before, 79.00 at its best)" in said) == warned
 
 
 def test_a_model_that_could_not_be_scored_before_is_not_said_to_be_better() -> None:
     scores = {"before": {"score": math.nan}, "best": {"score": 1.0}, "last": {"score": 1.0}}
-    assert "warning" not in _next_steps(
-        Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores)
-    )
+    assert "warning" not in _next_steps(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores))
 
 
 def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:
@@ -141,18 +133,7 @@ def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(run, model, tex
     arguments = [str(x) for x in ("--steps", 400, "--batch-size", 8, "--device", "cpu")]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run("train", texts, "-m", model, "-o", whole, *arguments).code == 0
-    command = [
-        sys.executable,
-        "-m",
-        "twinpass",
-        "train",
-        str(texts),
-        "-m",
-        model,
-        "-o",
-        str(broken),
-        *arguments,
-    ]
+    command = [sys.executable, "-m", "twinpass", "train", str(texts), "-m", model, "-o", str(broken), *arguments]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     log = broken / "log.jsonl"
     deadline = time.monotonic() + 100

@@ -55,9 +55,7 @@ def test_a_vector_is_the_maximum_over_both_directions(encoder) -> None:
         inputs = encoder.words.vectors[known].astype(float) if known else np.zeros((1, 3))
         forward = naive_lstm(inputs, weights, "")
         backward = naive_lstm(inputs[::-1], weights, "_reverse")
-        np.testing.assert_allclose(
-            vector, np.concatenate([np.max(forward, 0), np.max(backward, 0)]), atol=1e-6
-        )
+        np.testing.assert_allclose(vector, np.concatenate([np.max(forward, 0), np.max(backward, 0)]), atol=1e-6)
 
 
 def test_order_batches_and_repeats_change_nothing(encoder, monkeypatch) -> None:

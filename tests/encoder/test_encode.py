@@ -87,9 +87,7 @@ def test_normalize(encoder: Encoder) -> None:
 def test_each_distinct_text_is_encoded_once(encoder: Encoder, monkeypatch) -> None:
     asked: list[str] = []
     ids = encoder.tokens.ids
-    monkeypatch.setattr(
-        encoder.tokens, "ids", lambda texts, **rest: (asked.extend(texts), ids(texts, **rest))[1]
-    )
+    monkeypatch.setattr(encoder.tokens, "ids", lambda texts, **rest: (asked.extend(texts), ids(texts, **rest))[1])
     monkeypatch.setattr(room, "WINDOW", 3)  # duplicates are found across windows too
     texts = SENTENCES * 3
     vectors = encoder.encode(iter(texts))

@@ -73,9 +73,7 @@ def test_what_sentence_transformers_cannot_express_is_said(checkpoints, tmp_path
         encoder.save(tmp_path / "saved")
     with pytest.raises(ImportError, match="OnlyTwinpassLoadsThisModel"):  # and not: another vector
         SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    np.testing.assert_allclose(
-        Encoder.load(tmp_path / "saved").encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-6
-    )
+    np.testing.assert_allclose(Encoder.load(tmp_path / "saved").encode(SENTENCES), encoder.encode(SENTENCES), atol=1e-6)
 
 
 @pytest.mark.parametrize("family", list(FAMILIES))

@@ -270,11 +270,7 @@ def test_the_old_layout_of_sentence_transformers_is_read(folder: Path, tmp_path:
     shutil.copytree(folder, home / "0_Transformer")
     (home / "0_Transformer" / "sentence_roberta_config.json").write_text('{"max_seq_length": 9}')
     (home / "1_Pooling").mkdir()
-    pooling = {
-        "word_embedding_dimension": 32,
-        "pooling_mode_cls_token": True,
-        "pooling_mode_mean_tokens": False,
-    }
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
     (home / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
     modules = [("Transformer", "0_Transformer"), ("Pooling", "1_Pooling")]
     listing = [
@@ -319,9 +315,7 @@ def lead_outside(folder: Path) -> None:
     (folder / "twinpass.json").write_text('{"format": 1, "pooler": "cls_mlp", "head": "../elsewhere"}')
 
 
-@pytest.mark.parametrize(
-    "damage", [damage_dense, damage_dense_weights, damage_weights, damage_settings, lead_outside]
-)
+@pytest.mark.parametrize("damage", [damage_dense, damage_dense_weights, damage_weights, damage_settings, lead_outside])
 def test_a_damaged_folder_is_one_readable_error(damage, folder: Path, tmp_path: Path) -> None:
     saved = tmp_path / "saved"
     Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=0).save(saved)

@@ -19,9 +19,7 @@ def minilm() -> Encoder:
 
 
 def test_it_knows_what_is_alike(minilm: Encoder) -> None:
-    a, b, c = minilm.encode(
-        ["A man is playing a guitar.", "Someone plays an instrument.", "Stocks fell on Friday."]
-    )
+    a, b, c = minilm.encode(["A man is playing a guitar.", "Someone plays an instrument.", "Stocks fell on Friday."])
     assert a @ b > 0.5 > a @ c
     assert (minilm.pooler, minilm.dimensions, minilm.max_tokens) == ("avg", 384, 256)
 

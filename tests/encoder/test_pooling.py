@@ -26,9 +26,7 @@ def naive(name: str, states: list[np.ndarray], pooled: np.ndarray | None) -> np.
         "avg_embeddings_last": lambda: sum((states[0][t] + last[t]) / 2 for t in range(tokens)) / tokens,
         "max": lambda: np.array([max(last[:, d]) for d in range(last.shape[1])]),
         "mean_sqrt_length": lambda: sum(last[t] for t in range(tokens)) / tokens**0.5,
-        "weighted_mean": lambda: (
-            sum((t + 1) * last[t] for t in range(tokens)) / sum(t + 1 for t in range(tokens))
-        ),
+        "weighted_mean": lambda: sum((t + 1) * last[t] for t in range(tokens)) / sum(t + 1 for t in range(tokens)),
         "last_token": lambda: last[-1],
     }[name]()
 
@@ -39,9 +37,7 @@ def test_pooler_equals_its_definition(name: str, checkpoints) -> None:
     vectors = encoder.encode(SENTENCES)
     for sentence, vector in zip(SENTENCES, vectors, strict=True):
         with torch.no_grad():
-            output = encoder.model.transformer(
-                **encoder.pad(encoder.tokenize([sentence])), output_hidden_states=True
-            )
+            output = encoder.model.transformer(**encoder.pad(encoder.tokenize([sentence])), output_hidden_states=True)
         states = [layer[0].numpy() for layer in output.hidden_states]
         if name == "cls_mlp":
             linear = encoder.model.head.linear

@@ -13,15 +13,7 @@ from tests.tiny import SENTENCES, WORDS
 from twinpass import Encoder
 from twinpass.encoder.flow import Flow
 from twinpass.encoder.model import Dense, Normalize
-from twinpass.encoder.postprocess import (
-    FITS,
-    apply_layer,
-    fit_layer,
-    fit_whitening,
-    linear_layer,
-    whiten,
-    with_layer,
-)
+from twinpass.encoder.postprocess import FITS, apply_layer, fit_layer, fit_whitening, linear_layer, whiten, with_layer
 from twinpass.equations import uniformity
 from twinpass.errors import ConfigError, InputError
 
@@ -67,9 +59,7 @@ def test_many_vectors_are_taken_in_blocks(vectors, monkeypatch) -> None:
     whole = fit_whitening(vectors)
     monkeypatch.setattr("twinpass.encoder.postprocess.BLOCK", 7)
     assert len(vectors) % 7 and len(vectors) > 14
-    np.testing.assert_allclose(
-        whiten(vectors, fit_whitening(vectors)), whiten(vectors, whole), rtol=1e-4, atol=1e-5
-    )
+    np.testing.assert_allclose(whiten(vectors, fit_whitening(vectors)), whiten(vectors, whole), rtol=1e-4, atol=1e-5)
 
 
 def test_centring_and_top_components_are_their_formulas(vectors) -> None:
@@ -81,9 +71,7 @@ def test_centring_and_top_components_are_their_formulas(vectors) -> None:
         expected = np.array([x - sum((u @ x) * u for u in axes[:removed]) for x in centred])
         found = apply_layer(FITS["top-components"](vectors, components=removed), vectors)
         np.testing.assert_allclose(found, expected, atol=1e-4)
-    by_itself = apply_layer(
-        FITS["top-components"](np.tile(vectors, 5)[:, :210]), np.tile(vectors, 5)[:, :210]
-    )
+    by_itself = apply_layer(FITS["top-components"](np.tile(vectors, 5)[:, :210]), np.tile(vectors, 5)[:, :210])
     assert np.linalg.matrix_rank(by_itself, tol=1e-3) < 48 - 1  # a hundredth of 210 dimensions: two
 
 
@@ -122,11 +110,7 @@ def test_sentence_transformers_loads_what_is_linear(encoder, tmp_path: Path) -> 
 
     unit = with_layer(encoder, Normalize())
     fitted = fit_layer(fit_layer(unit, TEXTS, "top-components", components=2), TEXTS, "whitening", keep=9)
-    assert [type(layer) for layer in fitted.model.layers] == [
-        Normalize,
-        Dense,
-        Dense,
-    ]  # after Normalize, in order
+    assert [type(layer) for layer in fitted.model.layers] == [Normalize, Dense, Dense]  # after Normalize, in order
     assert fitted.dimensions == 9
     fitted.save(tmp_path / "fitted")
     theirs = SentenceTransformer(str(tmp_path / "fitted"), device="cpu")
@@ -137,9 +121,7 @@ def test_a_flow_is_said_to_be_ours_alone(encoder, tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer
 
     fitted = fit_layer(encoder, TEXTS, "flow")
-    with pytest.warns(
-        UserWarning, match="sentence-transformers cannot load this model: it has no layer like a flow"
-    ):
+    with pytest.warns(UserWarning, match="sentence-transformers cannot load this model: it has no layer like a flow"):
         fitted.save(tmp_path / "fitted")
     with pytest.raises(ImportError, match="OnlyTwinpassLoadsThisModel"):
         SentenceTransformer(str(tmp_path / "fitted"), device="cpu")
@@ -167,9 +149,7 @@ def test_onnx_runs_fitted_layers(checkpoints, tmp_path, monkeypatch) -> None:
 def test_half_precision_stops_before_fitted_layers(checkpoints) -> None:
     rough = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu", precision="bf16")
     far = rough.encode(TEXTS) + 1000.0
-    shifted = with_layer(
-        with_layer(rough, linear_layer(np.full(32, -1000.0), np.eye(32))), FITS["centring"](far)
-    )
+    shifted = with_layer(with_layer(rough, linear_layer(np.full(32, -1000.0), np.eye(32))), FITS["centring"](far))
     assert shifted.precision == "bf16"
     expected = rough.encode(SENTENCES) + 1000.0 - far.mean(axis=0)
     np.testing.assert_allclose(shifted.encode(SENTENCES), expected, atol=1e-2)

@@ -26,9 +26,7 @@ def test_correlations_equal_scipys(levels):
 def test_cosines_equal_naive_loops():
     rng = np.random.default_rng(0)
     u, v = rng.normal(size=(2, 40, 6)).astype(np.float32)
-    np.testing.assert_allclose(
-        cosine_scores(u, v), naive_cosines(u.astype(float), v.astype(float)), atol=1e-12
-    )
+    np.testing.assert_allclose(cosine_scores(u, v), naive_cosines(u.astype(float), v.astype(float)), atol=1e-12)
 
 
 def test_a_zero_vector_scores_zero():

@@ -16,9 +16,7 @@ GOLD = [5.0, 4.5, 4.0, 3.0, 2.5, 2.0, 1.0, 0.5, 0.0, 4.8, 3.3, 1.7, 2.2]
 
 
 def encode(texts) -> np.ndarray:
-    return np.stack([np.random.default_rng(list(text.encode())).normal(size=6) for text in texts]).astype(
-        np.float32
-    )
+    return np.stack([np.random.default_rng(list(text.encode())).normal(size=6) for text in texts]).astype(np.float32)
 
 
 def unit(vector: np.ndarray) -> np.ndarray:

@@ -64,12 +64,7 @@ def test_every_text_is_encoded_once(folder, tmp_path):
 
     cache = Cache(tmp_path / "c.sqlite")
     for _ in range(2):
-        evaluate(
-            Model("m", encode, "p"),
-            "STS13,SICK-R",
-            settings=Settings(data=folder, resamples=100),
-            cache=cache,
-        )
+        evaluate(Model("m", encode, "p"), "STS13,SICK-R", settings=Settings(data=folder, resamples=100), cache=cache)
     assert len(asked) == len(set(asked))
 
 
@@ -87,9 +82,7 @@ def test_tables_in_every_form(results):
     markdown, latex = to_markdown(grids), to_latex(grids)
     assert "| SimCSE-BERT-base, unsupervised [Table 5] | 68.40 |" in markdown
     assert "wmean, spearman, no regressor: used by Li et al., 2020 (BERT-flow)" in markdown
-    assert (
-        "MSRpar" in markdown and r"95 \% interval" in latex and latex.count(r"\begin{tabular}") == len(grids)
-    )
+    assert "MSRpar" in markdown and r"95 \% interval" in latex and latex.count(r"\begin{tabular}") == len(grids)
     assert all(len(cells) == len(grid.columns) for grid in grids for _, cells in grid.rows)
     rows = list(csv.DictReader(io.StringIO(to_csv(results))))
     assert float(rows[0]["value"]) == results.tasks[0].scores[0].value
@@ -155,11 +148,7 @@ def test_transfer_shows_test_and_dev_apart(tmp_path):
     settings = Settings(data=tmp_path, protocol="fast", resamples=100)
     found = evaluate(Model("letters", letters), "MRPC", settings=settings)
     (task,) = found.tasks
-    assert [(s.metric, s.over) for s in task.scores] == [
-        ("accuracy", "test"),
-        ("f1", "test"),
-        ("accuracy", "dev"),
-    ]
+    assert [(s.metric, s.over) for s in task.scores] == [("accuracy", "test"), ("f1", "test"), ("accuracy", "dev")]
     assert all(s.protocol == "fast" for s in task.scores) and "L2 chosen on dev" in task.notes[0]
     assert task.scores[0].low <= task.scores[0].value <= task.scores[0].high and task.scores[0].n == 1725
     markdown = to_markdown(make_grids(found, beside=True))

@@ -23,9 +23,7 @@ MODEL = Model("letters", letters)
 
 def test_scored_pairs(tmp_path):
     path = tmp_path / "pairs.tsv"
-    path.write_text(
-        "sentence1\tsentence2\tscore\nabc one\tabc two\t5\nabc one\tdef two\t1\nabcd x\tabce x\t3\n"
-    )
+    path.write_text("sentence1\tsentence2\tscore\nabc one\tabc two\t5\nabc one\tdef two\t1\nabcd x\tabce x\t3\n")
     (task,) = evaluate(MODEL, f"scored:{path}", settings=QUICK).tasks
     assert [(s.metric, s.over) for s in task.scores] == [("spearman", "all"), ("pearson", "all")]
     assert task.scores[0].value == pytest.approx(100) and task.scores[0].n == 3
@@ -35,9 +33,7 @@ def test_scored_pairs(tmp_path):
 def test_labelled_pairs_and_their_threshold(tmp_path):
     path = tmp_path / "pairs.jsonl"
     rows = [("aab", "ab", 1), ("abc", "abd", 1), ("abc", "fgh", 0), ("ab", "gh", 0)]
-    path.write_text(
-        "".join(json.dumps({"sentence1": a, "sentence2": b, "label": y}) + "\n" for a, b, y in rows)
-    )
+    path.write_text("".join(json.dumps({"sentence1": a, "sentence2": b, "label": y}) + "\n" for a, b, y in rows))
     result = evaluate(MODEL, f"labelled:{path}", settings=QUICK)
     assert [(s.metric, s.value) for s in result.tasks[0].scores] == [("ap", 100), ("accuracy", 100)]
     assert "best threshold" in result.tasks[0].notes[0]
@@ -59,13 +55,9 @@ def test_retrieval_pools_documents_and_repeated_queries(tmp_path):
 
 def write_folder(root):
     (root / "qrels").mkdir()
-    (root / "corpus.jsonl").write_text(
-        '{"_id": "d1", "title": "a", "text": "ab"}\n{"_id": "d2", "text": "gh"}\n'
-    )
+    (root / "corpus.jsonl").write_text('{"_id": "d1", "title": "a", "text": "ab"}\n{"_id": "d2", "text": "gh"}\n')
     (root / "queries.jsonl").write_text('{"_id": "q1", "text": "aa"}\n{"_id": "q2", "text": "unused"}\n')
-    (root / "qrels" / "test.tsv").write_text(
-        "query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\n".replace("\\t", "\t")
-    )
+    (root / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\n".replace("\\t", "\t"))
 
 
 def test_retrieval_from_a_folder_of_queries_documents_and_judgements(tmp_path):

@@ -81,9 +81,7 @@ def test_nested_folds_equal_the_procedure_written_out():
     for train, tested in folds.split(x, y):
         scores = []
         for l2 in QUICK.l2:
-            inner = [
-                fit_one(x, y, train[a], train[b], l2, 2, QUICK)[1] for a, b in folds.split(x[train], y[train])
-            ]
+            inner = [fit_one(x, y, train[a], train[b], l2, 2, QUICK)[1] for a, b in folds.split(x[train], y[train])]
             scores.append(round(100 * np.mean(inner), 2))
         dev.append(max(scores))
         order = np.random.RandomState(1111).permutation(len(train))

@@ -145,10 +145,7 @@ def test_glues_questions_come_before_quoras(tmp_path):
         '4\t5\t6\t"Yes" or "no"\t"Stray\t1',
     ]
     write(tmp_path / "QQP" / "train.tsv", header, *lines)
-    assert rows_of(corpora.prepare("qqp")) == [
-        ['What is "it"?', 'Say "it"'],
-        ['"Yes" or "no"', '"Stray'],
-    ]
+    assert rows_of(corpora.prepare("qqp")) == [['What is "it"?', 'Say "it"'], ['"Yes" or "no"', '"Stray']]
     assert corpora.account("qqp") == {
         "sources": ["QQP/train.tsv"],
         "rows": 2,
@@ -184,10 +181,7 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
     answers = [text for query in QUERIES for text in PAPER_ANSWERS[query]["simcse"]]
     captions = [*map(tokenised, [*QUERIES, *answers]), "Something else .", "Another thing ."]
     (data / "flickr30k_captions.tsv").unlink()
-    write(
-        data / "results_20130124.token",
-        *(f"{place}.jpg#0\t{text}" for place, text in enumerate(captions)),
-    )
+    write(data / "results_20130124.token", *(f"{place}.jpg#0\t{text}" for place, text in enumerate(captions)))
 
     def encode(texts):
         import numpy as np
@@ -204,21 +198,13 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
     monkeypatch.setattr(Lab, "model", lambda *_, **__: Model("toy", encode))
     found = MEASURES["retrieval"](make_lab(), supervised(), 1)
     assert found.values == {"shared": 6.0}
-    assert not {each["text"] for answers in found.more.values() for each in answers} & {
-        *map(tokenised, QUERIES)
-    }
+    assert not {each["text"] for answers in found.more.values() for each in answers} & {*map(tokenised, QUERIES)}
 
 
 def recipe_of(*subjects, measure="stsb-dev"):
     rows = tuple(one_subject(str(place), str(place), subject) for place, subject in enumerate(subjects))
     return Recipe(
-        name="table-0",
-        title="",
-        measure=measure,
-        columns={"stsb": "STS-B"},
-        rows=rows,
-        paper={},
-        protocol="dev",
+        name="table-0", title="", measure=measure, columns={"stsb": "STS-B"}, rows=rows, paper={}, protocol="dev"
     )
 
 

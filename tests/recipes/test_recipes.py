@@ -60,8 +60,7 @@ def test_a_row_names_what_exists(name):
 
 
 @pytest.mark.parametrize(
-    ("recipe", "table"),
-    [("table-5", "5"), ("table-b2", "B.2"), ("table-b3", "B.3"), ("table-e1", "E.1")],
+    ("recipe", "table"), [("table-5", "5"), ("table-b2", "B.2"), ("table-b3", "B.3"), ("table-e1", "E.1")]
 )
 def test_keys_of_the_big_tables_follow_the_published_rows(recipe, table):
     """A row's label and the published row under its key speak of one model."""
@@ -71,9 +70,7 @@ def test_keys_of_the_big_tables_follow_the_published_rows(recipe, table):
     for row, printed in zip(rows, published, strict=True):
         assert row.source == printed.source
         if printed.training:
-            assert row.key.startswith(("unsup", "sup")) and printed.training.startswith(
-                row.key.split("/")[0][:3]
-            )
+            assert row.key.startswith(("unsup", "sup")) and printed.training.startswith(row.key.split("/")[0][:3])
 
 
 def test_numbers_of_table_c1_stand_by_their_rows():
@@ -115,9 +112,7 @@ def test_a_scale_changes_size_and_nothing_else():
     paper = scale_run(run, PAPER, encoder=None, seed=42, device="auto")
     assert paper == run.replace(seed=42, chunk_tokens=8192) and paper.batch_size == 512
     unsupervised = next(iter(RECIPES["table-3"].rows[0].subjects.values())).run
-    assert scale_run(unsupervised, PAPER, encoder=None, seed=42, device="auto") == unsupervised.replace(
-        seed=42
-    )
+    assert scale_run(unsupervised, PAPER, encoder=None, seed=42, device="auto") == unsupervised.replace(seed=42)
 
 
 def test_a_kept_batch_takes_fewer_steps():

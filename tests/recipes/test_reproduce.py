@@ -95,9 +95,7 @@ def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(l
 
 def test_what_is_not_a_number_is_found_again_as_such(lab, monkeypatch):
     monkeypatch.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": math.nan}))
-    recipe = dataclasses.replace(
-        load_recipes()["table-c1"], rows=(one_subject("bert", "BERT", Raw(pooler="avg")),)
-    )
+    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=(one_subject("bert", "BERT", Raw(pooler="avg")),))
     for _ in range(2):
         found = reproduce(recipe, lab, seeds=[1])
         assert math.isnan(found.rows[0].cells["avg"].mean) and "| - " in to_markdown(found)
@@ -124,9 +122,7 @@ def test_a_stopped_row_goes_on_where_it_was(lab, subject):
     with pytest.raises(KeyboardInterrupt):
         stopped.model(subject, 5)
     assert not lab.store.is_finished(lab.key(subject, 5))
-    resumed_lab = Lab(
-        **{**vars_of(lab), "on_event": lambda event: steps.append(getattr(event, "first_step", None))}
-    )
+    resumed_lab = Lab(**{**vars_of(lab), "on_event": lambda event: steps.append(getattr(event, "first_step", None))})
     resumed = resumed_lab.model(subject, 5).encode(["the cat sits"])
     assert steps[0] == 1
     whole = Lab(**{**vars_of(lab), "output": lab.output.parent / "other"})

@@ -59,12 +59,7 @@ def test_groups_of_an_approximate_index(tmp_path: Path, monkeypatch) -> None:
     truth = naive_groups(vectors, 0.95)
     lengths = np.linalg.norm(vectors, axis=1)
     for group in groups:
-        cosines = (
-            vectors[list(group.others)]
-            @ vectors[group.kept]
-            / lengths[list(group.others)]
-            / lengths[group.kept]
-        )
+        cosines = vectors[list(group.others)] @ vectors[group.kept] / lengths[list(group.others)] / lengths[group.kept]
         np.testing.assert_allclose(group.cosines, cosines, atol=1e-5)
         assert min(cosines) >= 0.95 - 1e-5
     found, wanted = (sum(map(len, others)) for others in ([each.others for each in groups], truth.values()))

@@ -92,9 +92,7 @@ def test_ids_last_through_additions_removals_and_joins(folder: Path) -> None:
         (hits,) = index.search(query, 6)
         assert [hit.id for hit in hits] == naive(vectors, query, 6, lambda row: row not in gone)
         np.testing.assert_allclose(
-            index.vectors([2, 39]),
-            vectors[[2, 39]] / np.linalg.norm(vectors[[2, 39]], axis=1)[:, None],
-            atol=1e-6,
+            index.vectors([2, 39]), vectors[[2, 39]] / np.linalg.norm(vectors[[2, 39]], axis=1)[:, None], atol=1e-6
         )
         index.compact()
     assert [part["rows"] for part in index.info()["segments"]] == [36] and index.info()["removed"] == 0
@@ -117,9 +115,7 @@ def test_repeated_texts(folder: Path) -> None:
     vectors = make_rows(4)[1]
     index = Index.build(folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL)
     assert (len(index), index.info()["distinct"]) == (4, 3)
-    index = Index.build(
-        folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL, unique=True, overwrite=True
-    )
+    index = Index.build(folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL, unique=True, overwrite=True)
     assert [hit.text for hit in index.entries(index.ids())] == ["a", "b", "c"]
     written = index.add([Block(["c", "d"], vectors[:2]), Block(["d"], vectors[:1])], unique=True)
     assert (written.rows, written.left_out) == (1, 2)
@@ -182,9 +178,7 @@ def test_which_segments_are_joined() -> None:
     assert joining.first_to_join(manifest_of(1000, removed=251)) == 0
     assert joining.first_to_join(manifest_of(10_000, 3_000, kind="hnsw", first="hnsw")) is None
     assert joining.first_to_join(manifest_of(10_000, 4_000, kind="hnsw", first="hnsw")) == 0
-    assert (
-        joining.first_to_join(manifest_of(approximate.HNSW_FROM - 1, 1)) == 0
-    )  # now large enough for a graph
+    assert joining.first_to_join(manifest_of(approximate.HNSW_FROM - 1, 1)) == 0  # now large enough for a graph
     assert joining.first_to_join(manifest_of(approximate.HNSW_FROM + 9, first="hnsw", removed=10)) is None
 
 
@@ -242,10 +236,7 @@ def test_a_failed_build_leaves_nothing(folder: Path) -> None:
     assert not folder.exists()
     index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
     before = sorted(folder.rglob("*"))
-    for attempt in (
-        lambda: index.add(failing()),
-        lambda: Index.build(folder, failing(), model=MODEL, overwrite=True),
-    ):
+    for attempt in (lambda: index.add(failing()), lambda: Index.build(folder, failing(), model=MODEL, overwrite=True)):
         with pytest.raises(RuntimeError, match="fell over"):
             attempt()
         assert sorted(folder.rglob("*")) == before and len(Index.open(folder)) == 2

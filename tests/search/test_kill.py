@@ -44,9 +44,7 @@ def killed(folder: Path, what: str, *, start: int, rng: random.Random) -> tuple[
     arguments = [str(folder), what, *map(str, (start, ROWS, DIMENSIONS, BLOCKS))]
     process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    until = rng.choice(
-        [rng.randint(1, BLOCKS), BLOCKS + 1, BLOCKS + 2, BLOCKS + 2 + rng.randint(1, BLOCKS + 1)]
-    )
+    until = rng.choice([rng.randint(1, BLOCKS), BLOCKS + 1, BLOCKS + 2, BLOCKS + 2 + rng.randint(1, BLOCKS + 1)])
     said = [process.stdout.readline().strip() for _ in range(until)]
     time.sleep(rng.uniform(0, 0.02))
     process.send_signal(signal.SIGKILL)
@@ -93,8 +91,6 @@ def test_killed_ten_times(what: str, tmp_path: Path) -> None:
     assert cut_short >= 5 and held  # the kills landed inside changes
     index = Index.open(folder)
     index.add([Block(["and on it goes"], np.ones((1, DIMENSIONS)))])
-    assert (
-        len(Index.open(folder)) == len(index) and index.entries(index.ids()[-1:])[0].text == "and on it goes"
-    )
+    assert len(Index.open(folder)) == len(index) and index.entries(index.ids()[-1:])[0].text == "and on it goes"
     names = {path.name for path in folder.iterdir() if path.name.startswith(("segment-", ".index"))}
     assert len(names) == len(index.info()["segments"])  # what the killed ones left is gone

@@ -59,10 +59,7 @@ def rows(count: int = COUNT, *, seed: int = 0, start: int = 0) -> list[Block]:
         for n in numbers
     ]
     texts = [f"text {n}" for n in numbers]
-    return [
-        Block(texts[at : at + 128], made[at : at + 128], metadata[at : at + 128])
-        for at in range(0, count, 128)
-    ]
+    return [Block(texts[at : at + 128], made[at : at + 128], metadata[at : at + 128]) for at in range(0, count, 128)]
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +197,7 @@ def test_what_stopped_midway_is_never_seen_and_can_be_done_again(address):
         MilvusIndex.build(address, stopping(rows(1200)), model=MODEL, overwrite=True)
     assert len(MilvusIndex.open(address).search(vectors(1), 100)[0]) == 10
     index.add(rows(4, seed=1, start=10))
-    assert (
-        len(index) == len(index.search(vectors(1), 100)[0]) == 14 and not index.info()["unfinished_addition"]
-    )
+    assert len(index) == len(index.search(vectors(1), 100)[0]) == 14 and not index.info()["unfinished_addition"]
 
 
 KILLED = """
@@ -245,9 +240,7 @@ def test_killed_during_a_build_it_is_the_old_index_and_can_be_built_again(tmp_pa
 def test_mistakes_are_told(address, file, tmp_path):
     index = MilvusIndex.build(address, rows(3), model=MODEL, kind="hnsw")
     assert index.search(vectors(3)[2], 1)[0][0].text == "text 2"
-    with pytest.raises(
-        ModelError, match=r"built with the model m \(aaaaaaaaaaaa\), not with n \(bbbbbbbbbbbb\)"
-    ):
+    with pytest.raises(ModelError, match=r"built with the model m \(aaaaaaaaaaaa\), not with n \(bbbbbbbbbbbb\)"):
         index.check_model(name="n", fingerprint="b" * 64)
     index.check_model(name="n", fingerprint="a" * 64)
     for wrong, told in [

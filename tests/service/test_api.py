@@ -31,10 +31,7 @@ def play(service: Service, scene: Scene) -> None:
 
     async def run() -> None:
         transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
-        async with (
-            service.running(),
-            httpx.AsyncClient(transport=transport, base_url="http://test") as client,
-        ):
+        async with service.running(), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             await asyncio.wait_for(scene(client), 30)
 
     asyncio.run(run())
@@ -267,9 +264,7 @@ def test_a_body_too_large_is_refused_with_or_without_its_length(encoder):
 
     async def scene(client: httpx.AsyncClient) -> None:
         for content in (b" " * 1000, chunks()):
-            answer = await client.post(
-                EMBEDDINGS, content=content, headers={"content-type": "application/json"}
-            )
+            answer = await client.post(EMBEDDINGS, content=content, headers={"content-type": "application/json"})
             assert answer.status_code == 413 and "999 bytes" in error_of(answer)["message"]
             assert answer.headers["connection"] == "close"
 
@@ -335,15 +330,11 @@ def test_search_finds_the_text_itself_first(encoder, index):
         assert best["text"] == "a dog" and best["score"] == pytest.approx(1, abs=1e-5)
         assert best["metadata"] == {"place": 2}
         two = {"query": ["a dog", "the cat sat on the mat"], "k": 1, "min_score": 0.99}
-        texts = [
-            [hit["text"] for hit in hits]
-            for hits in (await client.post("/search", json=two)).json()["results"]
-        ]
+        texts = [[hit["text"] for hit in hits] for hits in (await client.post("/search", json=two)).json()["results"]]
         assert texts == [["a dog"], ["the cat sat on the mat"]]
         filtered = {"query": "a dog", "where": ["place>2", "place!=4"]}
         places = [
-            hit["metadata"]["place"]
-            for hit in (await client.post("/search", json=filtered)).json()["results"][0]
+            hit["metadata"]["place"] for hit in (await client.post("/search", json=filtered)).json()["results"][0]
         ]
         assert sorted(places) == [3, 5, 6, 7]
         for where, says in (("nothing", "condition"), ("colour=red", "no metadata column named 'colour'")):

@@ -36,9 +36,7 @@ class Model:
         return vectors
 
 
-def run(
-    model: Model, scene: Callable[[Batcher], Coroutine[Any, Any, None]], *, token_budget: int = 100
-) -> Metrics:
+def run(model: Model, scene: Callable[[Batcher], Coroutine[Any, Any, None]], *, token_budget: int = 100) -> Metrics:
     """Play a scene with a running batcher."""
 
     async def play() -> Metrics:
@@ -145,11 +143,7 @@ def test_who_leaves_takes_what_has_not_begun_along_unless_another_wants_it():
         again = task(batcher, (4,))  # asked for anew after it was given up
         await asyncio.sleep(0)
         model.go.set()
-        assert [each.tolist() for each in await asyncio.gather(first, staying, again)] == [
-            [[1, 1]],
-            [[3, 1]],
-            [[4, 1]],
-        ]
+        assert [each.tolist() for each in await asyncio.gather(first, staying, again)] == [[[1, 1]], [[3, 1]], [[4, 1]]]
 
     metrics = run(model, scene)
     assert sorted(row for batch in model.batches for row in batch) == [(1,), (3,), (4,)]

@@ -35,9 +35,7 @@ def test_every_file_has_its_type_and_the_policy(client: TestClient) -> None:
     assert client.get("/page/app.js").headers["content-type"].startswith("text/javascript")
 
 
-@pytest.mark.parametrize(
-    "name", ["nothing.js", "..%2Fpages.py", "..%2f..%2ferrors.py", "%2Fetc%2Fpasswd", "."]
-)
+@pytest.mark.parametrize("name", ["nothing.js", "..%2Fpages.py", "..%2f..%2ferrors.py", "%2Fetc%2Fpasswd", "."])
 def test_no_path_leads_out_of_the_folder(client: TestClient, name: str) -> None:
     assert client.get(f"/page/{name}").status_code == 404
 
@@ -53,9 +51,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_is_made_from_markup() -> None:
     for path in FOLDER.iterdir():
         text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
         assert "http:" not in text and "https:" not in text and "//cdn" not in text, path.name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), (
-            path.name
-        )
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", text), path.name
         assert len(text.splitlines()) <= 320, path.name
 
 

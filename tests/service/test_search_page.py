@@ -99,9 +99,7 @@ def test_typing_finds_the_right_neighbour_first(toy: Toy, open_page: Open) -> No
     scores = [float(score) for score in page.locator("#results .number").all_inner_texts()]
     wanted = (encode(["bank interest rates"])[0] @ encode(["the bank raises interest rates"])[0]).item()
     assert scores[0] == pytest.approx(wanted, abs=1e-3) and scores == sorted(scores, reverse=True)
-    bars = page.locator("#results .track span").evaluate_all(
-        "all => all.map((e) => parseFloat(e.style.width))"
-    )
+    bars = page.locator("#results .track span").evaluate_all("all => all.map((e) => parseFloat(e.style.width))")
     assert bars[0] == pytest.approx(100 * wanted, abs=0.1)
     assert len(toy.asked) < len("bank interest rates"), "letters typed in one go are one question"
     page.locator("#k").select_option("5")
@@ -109,9 +107,7 @@ def test_typing_finds_the_right_neighbour_first(toy: Toy, open_page: Open) -> No
     assert len(result_texts(page)) == 5
     page.locator("#query").fill("")
     page.locator("#results li").first.wait_for(state="detached")
-    assert (
-        page.locator("#search [role=status]").inner_text().startswith(f"Ask for anything: {len(TEXTS)} texts")
-    )
+    assert page.locator("#search [role=status]").inner_text().startswith(f"Ask for anything: {len(TEXTS)} texts")
 
 
 def test_an_answer_that_comes_late_is_never_shown(toy: Toy, open_page: Open) -> None:
@@ -184,10 +180,7 @@ def test_a_document_is_shown_not_run(toy: Toy, open_page: Open) -> None:
     assert page.locator("main img, main script, main b:not(.number), main svg").count() == 0
     assert page.evaluate("window.harmed") is None
     # Even a script of ours could not: the policy refuses it.
-    assert (
-        page.evaluate("() => { try { document.body.innerHTML = 'x'; } catch (e) { return e.name; } }")
-        == "TypeError"
-    )
+    assert page.evaluate("() => { try { document.body.innerHTML = 'x'; } catch (e) { return e.name; } }") == "TypeError"
 
 
 CELLS = """() => [...document.querySelectorAll("#heat tbody tr")]
@@ -237,9 +230,7 @@ def test_the_matrix_is_legible_at_every_size(toy: Toy, open_page: Open, count: i
     page.locator("#sentences").fill("\n".join(f"sentence {n} of some length" for n in range(count + extra)))
     page.locator("#heat table").wait_for()
     assert page.locator("#heat tbody td").count() == count**2
-    assert ("The last 3 of 53 are left out." in page.locator("#matrix [role=status]").inner_text()) == bool(
-        extra
-    )
+    assert ("The last 3 of 53 are left out." in page.locator("#matrix [role=status]").inner_text()) == bool(extra)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator("#heat tbody td").nth(1).bounding_box()
     assert box["width"] >= 14 and box["height"] >= 14
@@ -257,17 +248,12 @@ def test_two_sentences_are_compared_in_words(toy: Toy, open_page: Open) -> None:
     page.locator("#second").fill("the cat sat on the mat again")
     page.locator("#rank", has_text="random").wait_for()
     wanted = (encode([TEXTS[0]]) @ encode(["the cat sat on the mat again"]).T).item()
-    assert (
-        page.locator("#compare [role=status]").text_content()
-        == f"Cosine {wanted:.3f}. They say nearly the same."
-    )
+    assert page.locator("#compare [role=status]").text_content() == f"Cosine {wanted:.3f}. They say nearly the same."
     assert "closer than 9" in page.locator("#rank").inner_text()
     page.locator("#swap").click()
     assert page.locator("#second").input_value() == TEXTS[0]
     page.locator("#second").fill("zebra")
-    page.locator(".words", has_text="little in common").or_(
-        page.locator(".words", has_text="nothing")
-    ).wait_for()
+    page.locator(".words", has_text="little in common").or_(page.locator(".words", has_text="nothing")).wait_for()
     page.locator("#second").fill("")
     page.locator(".words").wait_for(state="detached")
 
@@ -277,12 +263,7 @@ def test_the_corpus_is_measured_and_drawn(toy: Toy, open_page: Open) -> None:
     page.locator("#tab-corpus").click()
     page.locator("#figure-cosines svg").wait_for()
     tiles = page.locator(".tiles").inner_text()
-    assert (
-        "−2.500" in tiles
-        and "needs pairs" in tiles
-        and str(len(TEXTS)) in tiles
-        and "257 dimensions" in tiles
-    )
+    assert "−2.500" in tiles and "needs pairs" in tiles and str(len(TEXTS)) in tiles and "257 dimensions" in tiles
     assert page.locator("#figure-cosines rect").count() > 3
     assert page.locator("#figure-spectrum polyline").get_attribute("points").count(",") > 20
     for figure in page.locator("figure svg").all():

@@ -133,8 +133,7 @@ def test_errors_arrive_as_the_client_knows_them(client, url):
 def test_thirty_two_clients_at_once_each_get_their_own(url, truth):
     draw = np.random.default_rng(0)
     asked = [
-        [" ".join(draw.choice(WORDS, draw.integers(1, 40))) for _ in range(draw.integers(1, 6))]
-        for _ in range(32 * 2)
+        [" ".join(draw.choice(WORDS, draw.integers(1, 40))) for _ in range(draw.integers(1, 6))] for _ in range(32 * 2)
     ]
     expected = [truth.encode(texts) for texts in asked]
 
@@ -164,9 +163,7 @@ def test_a_body_too_large_is_refused_before_it_is_sent(url):
             b"Content-Type: application/json\r\nContent-Length: 9999999999\r\n\r\n"
         )
         answer = connection.makefile("rb").read()  # ends, since the server closes
-    assert (
-        answer.startswith(b"HTTP/1.1 413 ") and json.loads(answer.split(b"\r\n\r\n")[1])["error"]["message"]
-    )
+    assert answer.startswith(b"HTTP/1.1 413 ") and json.loads(answer.split(b"\r\n\r\n")[1])["error"]["message"]
 
 
 def test_the_page_and_health_need_no_key(url):
@@ -178,10 +175,7 @@ def test_the_page_and_health_need_no_key(url):
 def test_an_index_is_searched_and_ctrl_c_is_a_good_end(folder, truth, tmp_path):
     block = Block(SENTENCES, truth.encode(SENTENCES, normalize=True))
     Index.build(tmp_path / "index", [block], model={"name": str(folder), "fingerprint": truth.fingerprint})
-    with serving("--index", str(tmp_path / "index"), "--name", "mine") as (
-        process,
-        url,
-    ):  # the index knows its model
+    with serving("--index", str(tmp_path / "index"), "--name", "mine") as (process, url):  # the index knows its model
         headers = {"authorization": f"Bearer {KEY}"}
         answer = httpx.post(f"{url}/search", json={"query": SENTENCES[3], "k": 2}, headers=headers).json()
         assert answer["results"][0][0]["text"] == SENTENCES[3] and answer["model"] == "mine"
@@ -218,17 +212,11 @@ def test_what_was_accepted_is_answered_before_the_end(server):
 def counts(url: str, headers: dict[str, str]) -> tuple[float, float]:
     """Return how many texts were accepted so far, and how many of them wait."""
     page = httpx.get(f"{url}/metrics", headers=headers, timeout=60).text
-    found = [
-        page.split(f"\n{name} ")[1].split()[0] for name in ("twinpass_texts_total", "twinpass_queue_texts")
-    ]
+    found = [page.split(f"\n{name} ")[1].split()[0] for name in ("twinpass_texts_total", "twinpass_queue_texts")]
     return float(found[0]), float(found[1])
 
 
 def test_an_answer_does_not_wait_for_the_first_part_to_be_acknowledged() -> None:
     """The server's side of a connection sends at once: small answers would else take 40 ms more."""
-    with (
-        listen("127.0.0.1", 0) as bound,
-        socket.create_connection(bound.getsockname()),
-        bound.accept()[0] as ours,
-    ):
+    with listen("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname()), bound.accept()[0] as ours:
         assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

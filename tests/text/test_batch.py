@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from twinpass.text.batch import cut, padded_tokens
 
 
-@given(
-    lengths=st.lists(st.integers(1, 300), max_size=200),
-    budget=st.integers(1, 2000),
-    cost=st.floats(0, 500),
-)
+@given(lengths=st.lists(st.integers(1, 300), max_size=200), budget=st.integers(1, 2000), cost=st.floats(0, 500))
 def test_every_text_once_and_within_the_budget(lengths: list[int], budget: int, cost: float) -> None:
     array = np.array(lengths, dtype=np.int64)
     batches = cut(array, token_budget=budget, batch_cost=cost)

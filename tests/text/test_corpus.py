@@ -139,9 +139,7 @@ def test_columns_are_found_by_name(
 def test_columns_as_told(write: Callable[..., str], format: str) -> None:
     path = write(format, ["one", "two", "points"], [["first text", "second text", 0.25]])
     assert read(open_corpus(path, columns=["two"])) == [("second text",)]
-    assert read(open_corpus(path, columns=["1", "0"], score="2", header=True)) == [
-        ("second text", "first text")
-    ]
+    assert read(open_corpus(path, columns=["1", "0"], score="2", header=True)) == [("second text", "first text")]
     told = open_corpus(path, columns=["two", "one"], score="points")
     assert [(row.texts, row.score) for row in told] == [(("second text", "first text"), 0.25)]
     assert not open_corpus(path, columns=["one", "two"]).scored

@@ -54,9 +54,7 @@ def test_binary_content_is_refused_whole(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
 def test_a_nul_far_into_a_file_is_a_bad_row(tmp_path: Path, name: str) -> None:
-    line = (
-        '{"text": "a sentence of some words"}\n' if name.endswith("jsonl") else "a sentence of some words\n"
-    )
+    line = '{"text": "a sentence of some words"}\n' if name.endswith("jsonl") else "a sentence of some words\n"
     path = put(tmp_path / name, line * 6000 + "a\0b\n" + line)
     with pytest.raises(InputError, match=rf"{name}:6001: a NUL character"):
         list(open_corpus(path))
@@ -137,9 +135,7 @@ def test_a_field_that_is_too_long_says_so(tmp_path: Path) -> None:
     long = "word " * 40_000
     assert read(open_corpus(put(tmp_path / "a.csv", f'text\n"{long}"\n'))) == [(long,)]
     path = put(tmp_path / "b.csv", f'text\nfine\n"{long * 6}"\nfine too\n')
-    with pytest.raises(
-        InputError, match=r"b.csv:3: a field that is too long \(more than 1,048,576 characters"
-    ):
+    with pytest.raises(InputError, match=r"b.csv:3: a field that is too long \(more than 1,048,576 characters"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("fine",), ("fine too",)]
@@ -190,9 +186,7 @@ def test_parquet_leaves_stored_vectors_alone_and_finds_bad_strings(tmp_path: Pat
     import pyarrow.parquet as pq
 
     damaged = pa.array([b"fine", b"caf\xe9"], pa.binary()).view(pa.string())
-    table = pa.table(
-        {"vector": [[1.0], [2.0]], "kept": damaged, "kind": pa.array(["a b", "c"]).dictionary_encode()}
-    )
+    table = pa.table({"vector": [[1.0], [2.0]], "kept": damaged, "kind": pa.array(["a b", "c"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "a.parquet")
     corpus = open_corpus(tmp_path / "a.parquet", skip_bad_rows=True)
     assert corpus.columns == ("kept", "kind")

@@ -157,25 +157,19 @@ def test_a_cache_that_is_damaged_or_cannot_be_written(
 
 def test_processes_in_parallel_change_nothing(installed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(6):
-        (installed / f"part{number}.py").write_text(
-            f'"""This is the part with the number {number} of them."""'
-        )
+        (installed / f"part{number}.py").write_text(f'"""This is the part with the number {number} of them."""')
     alone = extract(str(path) for path in sorted(installed.glob("*.py")))
     monkeypatch.setattr(docstrings, "WORTH_A_PROCESS", 0)
     monkeypatch.setattr(docstrings.os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
     calls: list[int] = []
     real = docstrings._extract_in_process
-    monkeypatch.setattr(
-        docstrings, "_extract_in_process", lambda paths: calls.append(len(paths)) or real(paths)
-    )
+    monkeypatch.setattr(docstrings, "_extract_in_process", lambda paths: calls.append(len(paths)) or real(paths))
     assert docs_sentences(["spacetools"]) == alone.sentences
     assert docs_pairs(["spacetools"]) == alone.pairs
     assert len(calls) > 1
 
 
-def test_no_file_of_the_working_folder_is_run(
-    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_file_of_the_working_folder_is_run(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostile = tmp_path / "hostile"
     hostile.mkdir()
     for name in ("json", "ast", "gc", "re", "pathlib", "sitecustomize", "usercustomize", "twinpass"):
@@ -190,9 +184,7 @@ def test_no_file_of_the_working_folder_is_run(
 
 
 def test_packages_that_are_not_there(installed: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"no package 'spacetool' is installed here. Did you mean 'spacetools'\?"
-    ):
+    with pytest.raises(InputError, match=r"no package 'spacetool' is installed here. Did you mean 'spacetools'\?"):
         open_corpus("docs:spacetool")
     (installed.parent / "silent.py").write_text("x = 1")
     with pytest.raises(InputError, match="docs:silent is empty"):
@@ -211,10 +203,7 @@ def test_the_standard_library_is_always_there(installed: Path) -> None:
     ("marked", "plain"),
     [
         ("Call :func:`open` or :py:meth:`~io.IOBase.close`.", "Call open or close."),
-        (
-            "See `the guide <http://example.org/x>`_ and [the page](http://example.org).",
-            "See the guide and the page.",
-        ),
+        ("See `the guide <http://example.org/x>`_ and [the page](http://example.org).", "See the guide and the page."),
         ("A ``str`` is *never* **ever** 2 * 3 * 4.", "A str is never ever 2 * 3 * 4."),
         ("Made of [`~models.BertLayer`] and [`Linear`].", "Made of BertLayer and Linear."),
         ("As shown by others [2]_, it holds.", "As shown by others, it holds."),

@@ -189,9 +189,7 @@ def test_any_two_captions_of_an_image_are_a_pair(released: bool, tmp_path: Path)
         ("A man.", "Someone."), ("A man.", "A person."), ("Someone.", "A person."), ("A dog.", "A pet.")
     ]  # fmt: skip
     some = caption_pairs(path, seed=3, most=2)
-    assert len(some) == 2 and some == [pair for pair in pairs if pair in some] == caption_pairs(
-        path, seed=3, most=2
-    )
+    assert len(some) == 2 and some == [pair for pair in pairs if pair in some] == caption_pairs(path, seed=3, most=2)
 
 
 def test_a_caption_file_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -122,9 +122,7 @@ def test_the_fingerprint_is_of_text_method_and_seed() -> None:
         deleting(texts[1:]),
         WithPositives(Lines(texts), following(1), seed=3),
         WithPositives(
-            Lines(texts),
-            Method("delete-one", lambda: one_by_one(delete_one), fingerprint=lambda: "a model"),
-            seed=3,
+            Lines(texts), Method("delete-one", lambda: one_by_one(delete_one), fingerprint=lambda: "a model"), seed=3
         ),
     ]
     assert len({one.fingerprint() for one in rows}) == 5

@@ -31,13 +31,7 @@ def make_run(tiny: Path, tmp_path: Path):
     """Return a function that makes a short run of the tiny model."""
 
     def make(**fields: Any) -> Run:
-        short = {
-            "model": str(tiny),
-            "output": str(tmp_path / "out"),
-            "steps": 4,
-            "batch_size": 8,
-            "device": "cpu",
-        }
+        short = {"model": str(tiny), "output": str(tmp_path / "out"), "steps": 4, "batch_size": 8, "device": "cpu"}
         return Run(**(short | {"learning_rate": 1e-3} | fields))
 
     return make
@@ -47,7 +41,5 @@ def make_run(tiny: Path, tmp_path: Path):
 def children():
     """Processes that start fast: their server has imported everything and computed nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["tests.training.material", "transformers.models.bert.modeling_bert", "accelerate"]
-    )
+    context.set_forkserver_preload(["tests.training.material", "transformers.models.bert.modeling_bert", "accelerate"])
     return context

@@ -52,9 +52,7 @@ def train_until_killed(run: Run, rows: list[Any], kill_at: int, kill_when: str, 
     train(run, rows=rows, evaluate=spread, on_event=count, resume=resume)
 
 
-def gradient_in_process(
-    run: Run, rows: list[Any], batch: list[int], rank: int, count: int, port: int, to: str
-) -> None:
+def gradient_in_process(run: Run, rows: list[Any], batch: list[int], rank: int, count: int, port: int, to: str) -> None:
     """Compute one batch's gradient as one of several processes; the first writes it down."""
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}

@@ -30,9 +30,7 @@ def seven_steps(name: str, models: dict[str, Path], output: Path, **fields: Any)
 
 def stop_at(step: int, number: signal.Signals) -> Any:
     """A listener that sends this process a signal after a step."""
-    return lambda event: (
-        os.kill(os.getpid(), number) if isinstance(event, Stepped) and event.step == step else None
-    )
+    return lambda event: os.kill(os.getpid(), number) if isinstance(event, Stepped) and event.step == step else None
 
 
 def die(run: BaselineRun, rows: list[Any], step: int) -> None:
@@ -46,9 +44,7 @@ def logged(output: Path) -> list[int]:
 
 
 def same(one: BaselineResult, other: BaselineResult) -> bool:
-    facts = [
-        (each.loss, each.kept, each.before, each.best, each.last, each.best_step) for each in (one, other)
-    ]
+    facts = [(each.loss, each.kept, each.before, each.best, each.last, each.best_step) for each in (one, other)]
     weights = [sha256(each.output / "model.safetensors") for each in (one, other)]
     return facts[0] == facts[1] and weights[0] == weights[1]
 
@@ -113,11 +109,7 @@ def test_allowed_both_it_goes_on_with_its_own_run_and_replaces_another(models, t
     def go_on(run: BaselineRun, *, stop: bool) -> int:
         send = stop_at(5, signal.SIGINT) if stop else lambda event: None
         train_baseline(
-            run,
-            rows=rows,
-            resume=True,
-            overwrite=True,
-            on_event=lambda event: (began.append(event), send(event)),
+            run, rows=rows, resume=True, overwrite=True, on_event=lambda event: (began.append(event), send(event))
         )
         return [event.first_step for event in began if isinstance(event, Started)][-1]
 
@@ -135,9 +127,7 @@ def test_a_refusal_names_only_what_differs(models, tmp_path) -> None:
         train_baseline(seven_steps("ct", models, tmp_path / "out", seed=5, **fields), rows=rows, resume=True)
 
 
-def test_a_model_that_cannot_be_written_leaves_nothing_where_nothing_was_saved(
-    models, tmp_path, monkeypatch
-) -> None:
+def test_a_model_that_cannot_be_written_leaves_nothing_where_nothing_was_saved(models, tmp_path, monkeypatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 

@@ -112,9 +112,7 @@ def test_ct_compares_an_anchor_with_itself_and_seven_others(models, tmp_path) ->
     found = baseline.loss(np.array([3, 5]), np.random.default_rng(7))
     random = np.random.default_rng(7)
     candidates = [baseline.draw_candidates(anchor, random) for anchor in (3, 5)]
-    first, second = (
-        torch.from_numpy(encoder.encode(SENTENCES)).double() for encoder in baseline.encoders.values()
-    )
+    first, second = (torch.from_numpy(encoder.encode(SENTENCES)).double() for encoder in baseline.encoders.values())
     chosen = torch.stack([second[[place % 12 for place in row]] for row in candidates])
     assert found.item() == pytest.approx(naive_tension(first[[3, 5]], chosen), rel=1e-4)
 
@@ -153,8 +151,7 @@ def test_declutr_contrasts_anchors_with_the_mean_of_their_positives(models, tmp_
     assert len(spans) == 6 and all(len(group) == 3 for group in spans)
     with torch.no_grad():
         vectors = [
-            [baseline.encoder.model(baseline.encoder.pad([ids]))[0].double() for ids in group]
-            for group in spans
+            [baseline.encoder.model(baseline.encoder.pad([ids]))[0].double() for ids in group] for group in spans
         ]
     anchors = torch.stack([group[0] for group in vectors])
     positives = torch.stack([(group[1] + group[2]) / 2 for group in vectors])
@@ -193,9 +190,7 @@ def test_spans_stay_inside_and_positives_touch_their_anchor() -> None:
 
 def test_anchors_are_long_and_positives_short() -> None:
     random = np.random.default_rng(0)
-    anchors, positives = (
-        np.mean([draw_length(shape, 512, random) for _ in range(4000)]) for shape in ((4, 2), (2, 4))
-    )
+    anchors, positives = (np.mean([draw_length(shape, 512, random) for _ in range(4000)]) for shape in ((4, 2), (2, 4)))
     assert anchors == pytest.approx(32 + 480 * 4 / 6, abs=8)
     assert positives == pytest.approx(32 + 480 * 2 / 6, abs=8)
 
@@ -333,9 +328,7 @@ def test_infersents_rate_decays_by_the_epoch_and_shrinks_when_dev_does_not_rise(
     )
     run = run_for("infersent", models, tmp_path / "out", epochs=20, steps=None, learning_rate=0.1)
     events: list[Any] = []
-    result = train_baseline(
-        run, rows=rows_for("infersent"), evaluate=lambda encode: 0.5, on_event=events.append
-    )
+    result = train_baseline(run, rows=rows_for("infersent"), evaluate=lambda encode: 0.5, on_event=events.append)
     # One gain, then 0.1 is divided by 5 after each epoch until it is below 1e-5.
     found = [event.learning_rate for event in events if isinstance(event, Stepped)]
     assert found[:4] == pytest.approx([0.1, 0.099, 0.1 * 0.99**2 / 5, 0.1 * 0.99**3 / 25])
@@ -427,9 +420,7 @@ def test_a_batch_too_big_for_the_memory_is_explained(models, tmp_path, monkeypat
         return compute(*arguments)
 
     monkeypatch.setattr(BASELINES["ct"], "backward", full)
-    with pytest.raises(
-        TrainingError, match=r"memory of the machine ran out while ct .* a batch of 16 .* smaller"
-    ):
+    with pytest.raises(TrainingError, match=r"memory of the machine ran out while ct .* a batch of 16 .* smaller"):
         train_baseline(run, rows=rows)
     resumed = train_baseline(run, rows=rows, resume=True)
     assert resumed.finished and len(calls) == 3, "what was saved is there to go on from"

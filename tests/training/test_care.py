@@ -39,9 +39,7 @@ def test_overlap_of_pairs_is_their_mean() -> None:
 
 def test_the_known_overlap_of_captions_and_sts15_is_found(shared) -> None:
     """The data's own notes: about 650 STS15 pairs have both sentences among the Flickr30k captions."""
-    captions = open_corpus(
-        str(shared / "data/flickr30k_captions.tsv.gz"), columns=[f"cap{n}" for n in range(1, 6)]
-    )
+    captions = open_corpus(str(shared / "data/flickr30k_captions.tsv.gz"), columns=[f"cap{n}" for n in range(1, 6)])
     folder = shared / "data/senteval/downstream/STS/STS15-en-test"
     lines = (folder / "STS.input.images.txt").read_text(encoding="utf-8").splitlines()
     golds = (folder / "STS.gs.images.txt").read_text(encoding="utf-8").splitlines()

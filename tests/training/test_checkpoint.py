@@ -34,15 +34,10 @@ def steps_in_log(output: Path) -> list[int]:
 
 @pytest.mark.parametrize(
     ("fields", "rows"),
-    [
-        ({"chunk_tokens": 40}, make_sentences(21)),
-        ({"dual_encoder": True, "mlm_weight": 0.1}, make_triplets(21)),
-    ],
+    [({"chunk_tokens": 40}, make_sentences(21)), ({"dual_encoder": True, "mlm_weight": 0.1}, make_triplets(21))],
     ids=["dropout", "triplets-dual-mlm"],
 )
-def test_killed_at_random_and_resumed_the_weights_are_the_same(
-    make_run, children, tmp_path, fields, rows
-) -> None:
+def test_killed_at_random_and_resumed_the_weights_are_the_same(make_run, children, tmp_path, fields, rows) -> None:
     fields = {"steps": 14, "save_every": 3, "eval_every": 4, **fields}
     whole = make_run(output=str(tmp_path / "whole"), **fields)
     killed = make_run(output=str(tmp_path / "killed"), **fields)
@@ -62,9 +57,7 @@ def test_killed_at_random_and_resumed_the_weights_are_the_same(
         assert child.exitcode == 0
     for name in ("model.safetensors", "checkpoints/step-00000014/model.safetensors"):
         assert sha256(tmp_path / "killed" / name) == sha256(tmp_path / "whole" / name)
-    trainers = [
-        tmp_path / run / "checkpoints/step-00000014/trainer.safetensors" for run in ("killed", "whole")
-    ]
+    trainers = [tmp_path / run / "checkpoints/step-00000014/trainer.safetensors" for run in ("killed", "whole")]
     assert sha256(trainers[0]) == sha256(trainers[1])
     assert steps_in_log(tmp_path / "killed") == list(range(1, 15)) == steps_in_log(tmp_path / "whole")
     assert not list((tmp_path / "killed").rglob(".*"))

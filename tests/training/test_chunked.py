@@ -69,9 +69,7 @@ def test_vectors_come_back_in_order(encoder: Encoder) -> None:
     ids = encoder.tokenize(texts)
     encoder.model.eval()
     with torch.no_grad():
-        vectors = encode_directly(
-            cut_chunks(ids, [encoder] * 20, token_budget=40), ids, dimensions=32
-        ).vectors
+        vectors = encode_directly(cut_chunks(ids, [encoder] * 20, token_budget=40), ids, dimensions=32).vectors
     np.testing.assert_allclose(vectors.numpy(), encoder.encode(texts), atol=1e-5)
 
 

@@ -37,9 +37,7 @@ def test_only_the_rows_that_few_steps_see_are_tokenised() -> None:
     for _, batch in batches.since(0, until=3):
         columns, keys = data.columns(batch), data.key_columns(batch)
         for place, number in enumerate(batch):
-            assert [data.ids(int(column[place])).tolist() for column in columns] == letters(
-                list(rows[number])
-            )
+            assert [data.ids(int(column[place])).tolist() for column in columns] == letters(list(rows[number]))
             assert [int(key[place]) for key in keys] == [text_key(text) for text in rows[number]]
     assert batches.visited(batches.per_epoch) is None
 
@@ -92,16 +90,11 @@ def test_a_step_takes_the_same_rows_wherever_one_starts() -> None:
 
 
 def test_epochs_and_seeds_differ_in_order() -> None:
-    first, second = (
-        batch.tolist() for _, batch in Batches(20, 20, seed=1, hard_negatives=False).since(0, until=2)
-    )
+    first, second = (batch.tolist() for _, batch in Batches(20, 20, seed=1, hard_negatives=False).since(0, until=2))
     (_, other), *_ = Batches(20, 20, seed=2, hard_negatives=False).since(0, until=1)
     assert first != second
     assert first != other.tolist()
 
 
 def test_rows_are_found_again_by_number() -> None:
-    assert find_rows(InMemory([("a", "b"), ("c", "d"), ("e", "f")]), [2, 0]) == [
-        "row 0: a | b",
-        "row 2: e | f",
-    ]
+    assert find_rows(InMemory([("a", "b"), ("c", "d"), ("e", "f")]), [2, 0]) == ["row 0: a | b", "row 2: e | f"]

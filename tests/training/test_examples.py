@@ -31,13 +31,9 @@ def test_unsupervised(tiny, tmp_path, monkeypatch, capsys) -> None:
 def test_supervised(tiny, tmp_path, monkeypatch, capsys, width: int, view: str) -> None:
     with (tmp_path / "rows.csv").open("w", newline="") as stream:
         writer = csv.writer(stream)
-        writer.writerows(
-            [("sent0", "sent1", "hard_neg")[:width], *(row[:width] for row in make_triplets(30))]
-        )
+        writer.writerows([("sent0", "sent1", "hard_neg")[:width], *(row[:width] for row in make_triplets(30))])
     options = ["--data", str(tmp_path / "rows.csv"), "--model", str(tiny), "--output", str(tmp_path / "out")]
-    run_example(
-        "supervised.py", monkeypatch, *options, "--steps", "3", "--batch-size", "8", "--held-out", "10"
-    )
+    run_example("supervised.py", monkeypatch, *options, "--steps", "3", "--batch-size", "8", "--held-out", "10")
     shown = capsys.readouterr().out
     assert f"20 rows, {view} because" in shown and "recall@1" in shown
     assert (tmp_path / "out/README.md").is_file()

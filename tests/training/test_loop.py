@@ -31,9 +31,7 @@ def test_unsupervised_training_spreads_sentences_out(make_run, tiny) -> None:
     run = make_run(steps=30, batch_size=20)
     events = []
     result = train(run, rows=sentences, on_event=events.append)
-    assert (
-        isinstance(events[0], Started) and events[0].view == "dropout" and events[0].pooler == "cls_mlp_train"
-    )
+    assert isinstance(events[0], Started) and events[0].view == "dropout" and events[0].pooler == "cls_mlp_train"
     losses = [event.loss for event in events if isinstance(event, Stepped)]
     assert len(losses) == 30 and np.mean(losses[-5:]) < np.mean(losses[:5])
     before = Encoder.load(tiny, pooler="cls").encode(sentences)
@@ -98,10 +96,7 @@ def test_the_best_by_dev_is_kept_and_the_log_tells_all(make_run) -> None:
     assert result.best_step == 4
     found = Encoder.load(result.output).encode(["the cat sat on the mat"])
     np.testing.assert_array_equal(found, kept[0.9])
-    assert sorted(path.name for path in (result.output / "checkpoints").iterdir()) == [
-        "best-00000004",
-        "step-00000006",
-    ]
+    assert sorted(path.name for path in (result.output / "checkpoints").iterdir()) == ["best-00000004", "step-00000006"]
 
     lines = [json.loads(line) for line in (result.output / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if line["event"] == "stepped"] == [1, 2, 3, 4, 5, 6]
@@ -256,9 +251,7 @@ def test_a_batch_too_big_for_the_memory_is_explained(tiny, tmp_path, monkeypatch
 
     monkeypatch.setattr("twinpass.training.loop.compute_gradient", full)
     run = Run(model=str(tiny), output=str(tmp_path / "out"), steps=2, batch_size=4, chunk_tokens=chunk)
-    with pytest.raises(
-        TrainingError, match=rf"ran out at step 1, with a batch of 4 .* chunk_tokens {advice}:"
-    ):
+    with pytest.raises(TrainingError, match=rf"ran out at step 1, with a batch of 4 .* chunk_tokens {advice}:"):
         train(run, rows=["a b", "b c", "c d", "d e"])
     monkeypatch.setattr(
         "twinpass.training.loop.compute_gradient", lambda *_: (_ for _ in ()).throw(RuntimeError("else"))

@@ -49,8 +49,7 @@ def masked(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("text", "read"),
-    [("crop:10", ("crop", 10)), ("delete-one", ("delete-one", 0)), ("next:3", ("next", 3))],
+    ("text", "read"), [("crop:10", ("crop", 10)), ("delete-one", ("delete-one", 0)), ("next:3", ("next", 3))]
 )
 def test_a_positive_is_read_and_spoken(text: str, read: tuple[str, int]) -> None:
     assert read_positive(text) == Positive(*read)

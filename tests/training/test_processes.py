@@ -7,13 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.training.material import (
-    gradient_in_process,
-    gradient_of,
-    make_sentences,
-    make_triplets,
-    train_in_process,
-)
+from tests.training.material import gradient_in_process, gradient_of, make_sentences, make_triplets, train_in_process
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.training.loop import train
@@ -44,9 +38,7 @@ def run_two(children, target, *arguments, after: tuple = ()) -> None:
     ],
     ids=["dropout", "triplets-chunked", "one-row"],
 )
-def test_the_gradient_of_two_processes_is_that_of_one(
-    make_run, children, tmp_path: Path, rows, batch, fields
-) -> None:
+def test_the_gradient_of_two_processes_is_that_of_one(make_run, children, tmp_path: Path, rows, batch, fields) -> None:
     run = make_run(dropout=0.0, clip=1e9, **fields)
     loss, gradients = gradient_of(run, rows, batch)
     run_two(children, gradient_in_process, run, rows, batch, after=(str(tmp_path / "found.npz"),))
@@ -55,9 +47,7 @@ def test_the_gradient_of_two_processes_is_that_of_one(
     assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-4
     for name, gradient in gradients.items():
         # Sums in float32 come in another order; by how much that shows differs from processor to processor.
-        np.testing.assert_allclose(
-            found[name], gradient, rtol=5e-6, atol=5e-6 * max(1.0, np.abs(gradient).max())
-        )
+        np.testing.assert_allclose(found[name], gradient, rtol=5e-6, atol=5e-6 * max(1.0, np.abs(gradient).max()))
 
 
 def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_path) -> None:
@@ -69,7 +59,5 @@ def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_p
     one = make_run(output=str(tmp_path / "one"), **fields)
     train(one, rows=rows)
     texts = make_sentences(5, seed=3)
-    vectors = [
-        Encoder.load(tmp_path / f"{name}/checkpoints/step-00000006").encode(texts) for name in ("one", "two")
-    ]
+    vectors = [Encoder.load(tmp_path / f"{name}/checkpoints/step-00000006").encode(texts) for name in ("one", "two")]
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-3)

@@ -21,9 +21,7 @@ NAMES = ("ct", "sbert", "isbert", "declutr", "infersent")
 
 def make_word_vectors(path: Path, *, width: int = 12) -> Path:
     draw = random.Random(0)
-    lines = [
-        f"{word} {' '.join(f'{draw.gauss(0, 1):.4f}' for _ in range(width))}" for word in dict.fromkeys(WORDS)
-    ]
+    lines = [f"{word} {' '.join(f'{draw.gauss(0, 1):.4f}' for _ in range(width))}" for word in dict.fromkeys(WORDS)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 

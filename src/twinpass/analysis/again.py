@@ -23,6 +23,4 @@ def again_section(
     rows: list[list[Cell]] = [[what, name, print_ or "–"] for what, name, print_ in fingerprints]
     body = code(command) + table("What it was made from", FINGERPRINTS, rows)
     details = json.dumps(facts, indent=2, ensure_ascii=False, default=str)
-    return Section(
-        "Make it again", f"{body}<details><summary>Versions and options</summary>{code(details)}</details>"
-    )
+    return Section("Make it again", f"{body}<details><summary>Versions and options</summary>{code(details)}</details>")

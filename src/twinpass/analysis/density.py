@@ -37,10 +37,7 @@ def measure_densities(
     scale = scale or Scale(float(gold.min()), float(gold.max()))
     edges = np.linspace(scale.low, scale.high, GROUPS + 1)
     place = np.clip(np.searchsorted(edges, gold, side="left") - 1, 0, GROUPS - 1)
-    return [
-        _group(float(edges[group]), float(edges[group + 1]), cosines[place == group])
-        for group in range(GROUPS)
-    ]
+    return [_group(float(edges[group]), float(edges[group + 1]), cosines[place == group]) for group in range(GROUPS)]
 
 
 def _group(low: float, high: float, cosines: NDArray[np.float64]) -> Group:
@@ -51,8 +48,6 @@ def _group(low: float, high: float, cosines: NDArray[np.float64]) -> Group:
         low=low,
         high=high,
         pairs=len(cosines),
-        quartiles=None
-        if quartiles is None
-        else (float(quartiles[0]), float(quartiles[1]), float(quartiles[2])),
+        quartiles=None if quartiles is None else (float(quartiles[0]), float(quartiles[1]), float(quartiles[2])),
         density=gaussian_kde(cosines)(GRID) if spread else None,
     )

@@ -78,9 +78,5 @@ def _cell(value: Cell, column: Column) -> str:
     if value is None or not math.isfinite(value):
         return f'<td{NUMBER} title="not measured">–</td>'
     # Adding zero turns what rounds to minus nothing into nothing.
-    shown = (
-        f"{value:,}"
-        if isinstance(value, int)
-        else f"{round(value, column.decimals) + 0.0:.{column.decimals}f}"
-    )
+    shown = f"{value:,}" if isinstance(value, int) else f"{round(value, column.decimals) + 0.0:.{column.decimals}f}"
     return f'<td{NUMBER} data-value="{value!r}" title="{value!r}">{shown}</td>'

@@ -49,12 +49,7 @@ def analyse(
         name=name,
         fingerprint=fingerprint,
         dimensions=vectors.shape[1],
-        geometry=measure_geometry(
-            vectors,
-            positives=sample.positives,
-            graded=graded,
-            temperature=temperature,
-        ),
+        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded, temperature=temperature),
         spectrum=measure_spectrum(vectors),
         densities=None
         if graded is None
@@ -86,9 +81,7 @@ def check_vectors(name: str, vectors: Vectors, texts: int) -> Vectors:
     return np.asarray(vectors, dtype=np.float32)
 
 
-def to_document(
-    sample: Sample, analyses: Sequence[Analysis], neighbours: Neighbours | None
-) -> dict[str, Any]:
+def to_document(sample: Sample, analyses: Sequence[Analysis], neighbours: Neighbours | None) -> dict[str, Any]:
     """Return everything measured as a JSON object."""
     return {
         "sample": {
@@ -127,10 +120,7 @@ def _model(analysis: Analysis, sample: Sample) -> Mapping[str, Any]:
 def _neighbours(found: Neighbours) -> dict[str, Any]:
     agreement = [{"models": pair, "share": share} for pair, share in found.agreement.items()]
     comparisons = [
-        {
-            "query": each.query,
-            "by_model": {name: [n._asdict() for n in near] for name, near in each.by_model.items()},
-        }
+        {"query": each.query, "by_model": {name: [n._asdict() for n in near] for name, near in each.by_model.items()}}
         for each in found.comparisons
     ]
     return {

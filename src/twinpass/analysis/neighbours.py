@@ -78,9 +78,7 @@ def compare_neighbours(
     )
 
 
-def nearest(
-    vectors: Vectors, queries: NDArray[np.int64], *, k: int
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+def nearest(vectors: Vectors, queries: NDArray[np.int64], *, k: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return cosines and rows (n, k) of the nearest other rows of each query row, best first."""
     units = torch.from_numpy(unit(vectors))
     cosines = np.empty((len(queries), k), dtype=np.float32)

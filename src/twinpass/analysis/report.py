@@ -122,9 +122,7 @@ def neighbours_section(found: Neighbours) -> Section:
     """Table 8: the same query's neighbours by every model, side by side."""
     columns = (Column("model"), Column("other model"), Column("in common", "Share of the k nearest", 3))
     rows: list[list[Cell]] = [[a, b, share] for (a, b), share in found.agreement.items()]
-    caption = (
-        f"Share of the {found.k} nearest of {found.texts:,} sentences in common; {found.queries:,} queries"
-    )
+    caption = f"Share of the {found.k} nearest of {found.texts:,} sentences in common; {found.queries:,} queries"
     agreement = table(caption, columns, rows) if rows else ""
     shown = comparisons_section("Neighbours", found.comparisons)
     return Section(shown.title, agreement + shown.body)

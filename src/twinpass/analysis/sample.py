@@ -91,9 +91,7 @@ def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sa
     places: dict[str, int] = {}
     pairs = [[places.setdefault(text, len(places)) for text in row.texts] for row in rows]
     if len(places) < 2:
-        raise InputError(
-            f"{corpus.source} has fewer than two distinct sentences: there is nothing to compare."
-        )
+        raise InputError(f"{corpus.source} has fewer than two distinct sentences: there is nothing to compare.")
     return Sample(
         source=corpus.source,
         texts=list(places),

@@ -10,13 +10,7 @@ from typing import Any
 
 COLUMN = 3.3  # inches: one column of a two-column paper
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "*", ">", "h", "d")
-DASHES: tuple[Any, ...] = (
-    "-",
-    (0, (5, 1.5)),
-    (0, (1.5, 1.2)),
-    (0, (5, 1.2, 1.2, 1.2)),
-    (0, (4, 1, 1, 1, 1, 1)),
-)
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (4, 1, 1, 1, 1, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)

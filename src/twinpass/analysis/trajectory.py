@@ -47,9 +47,7 @@ def has_log(folder: str | Path) -> bool:
 def read_trajectory(folder: str | Path) -> RunLog:
     """Read the log of a run that recorded alignment and uniformity, or say how to record them."""
     if not has_log(folder):
-        raise InputError(
-            f"{folder} is not a training run: it has no {LOG}. Name the output folder of `train`."
-        )
+        raise InputError(f"{folder} is not a training run: it has no {LOG}. Name the output folder of `train`.")
     log = read_log(folder)
     if not log.geometry:
         raise InputError(

@@ -31,9 +31,7 @@ class LookOptions:
 
     sample: Annotated[int, typer.Option(min=2, help="Look at so many sentences of --data at most.")] = 10_000
     neighbours: Annotated[int, typer.Option(min=0, help="How many neighbours to show (0: none).")] = 3
-    query: Annotated[list[str] | None, typer.Option(help="Show this sentence's neighbours; repeatable.")] = (
-        None
-    )
+    query: Annotated[list[str] | None, typer.Option(help="Show this sentence's neighbours; repeatable.")] = None
     corpus: Annotated[
         str | None, typer.Option(help="Look for neighbours in this text, all of it, instead of in --data.")
     ] = None
@@ -41,9 +39,7 @@ class LookOptions:
         list[Path] | None,
         typer.Option(help="A file of `evaluate -o FILE.json`: its Avg. STS colours Figure 3; repeatable."),
     ] = None
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep vectors on disk.")] = (
-        False
-    )
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep vectors on disk.")] = False
 
     def described(self) -> dict[str, Any]:
         """Return the options that shape the numbers, for a result's provenance."""
@@ -90,9 +86,7 @@ def study(
         model = open_variant(variant, chosen, console)
         encoded = _Encoded(console, look, model, variant, sample.texts)
         analyses.append(
-            analyse(
-                variant.label, encoded.vectors, sample, fingerprint=encoded.fingerprint, seed=console.seed
-            )
+            analyse(variant.label, encoded.vectors, sample, fingerprint=encoded.fingerprint, seed=console.seed)
         )
         if look.neighbours:
             found[variant.label] = encoded.vectors if searched == sample.texts else encoded.encode(searched)
@@ -110,9 +104,7 @@ def study(
 class _Encoded:
     """A variant's vectors; whitening is fitted to those of the sample."""
 
-    def __init__(
-        self, console: Console, look: LookOptions, model: Any, variant: Variant, texts: list[str]
-    ) -> None:
+    def __init__(self, console: Console, look: LookOptions, model: Any, variant: Variant, texts: list[str]) -> None:
         self.console, self.look, self.model = console, look, model
         self.label = variant.label
         self.whitening: Any = None

@@ -37,8 +37,7 @@ def analyze(
     ] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the report.")] = Path("report"),
     data: Annotated[
-        str | None,
-        typer.Option("--data", "-d", help="Scored pairs (STS-B's layout, csv, jsonl), pairs or text."),
+        str | None, typer.Option("--data", "-d", help="Scored pairs (STS-B's layout, csv, jsonl), pairs or text.")
     ] = None,
     runs: Annotated[
         bool, typer.Option("--runs", help="The MODELs are training runs: draw their paths (Figure 2).")

@@ -28,15 +28,12 @@ SHARD_ROWS = 65_536
 class EngineOptions:
     """Where to encode: in this process, or on the workers of a Ray cluster."""
 
-    engine: Annotated[str, typer.Option(help="local, or ray: many workers, resumable (extra [ray]).")] = (
-        "local"
-    )
+    engine: Annotated[str, typer.Option(help="local, or ray: many workers, resumable (extra [ray]).")] = "local"
     workers: Annotated[
         int | None, typer.Option(min=1, help="With ray: how many workers (default: all cores, or all GPUs).")
     ] = None
     address: Annotated[
-        str | None,
-        typer.Option(help="With ray: a cluster, auto or HOST:6379 (default: one on this machine)."),
+        str | None, typer.Option(help="With ray: a cluster, auto or HOST:6379 (default: one on this machine).")
     ] = None
 
     def settle(self, output: Path, shard_rows: int | None) -> int | None:
@@ -45,26 +42,16 @@ class EngineOptions:
             raise ConfigError(f"no engine {self.engine!r}; known: {', '.join(ENGINES)}.")
         if self.engine == "local":
             if self.workers is not None or self.address is not None:
-                raise ConfigError(
-                    "--workers and --address belong to --engine ray. Add it, or leave them out."
-                )
+                raise ConfigError("--workers and --address belong to --engine ray. Add it, or leave them out.")
             return shard_rows
         if output.suffix != ".parquet":
-            raise OutputError(
-                f"cannot write {output}: --engine ray writes a folder whose name ends in .parquet."
-            )
+            raise OutputError(f"cannot write {output}: --engine ray writes a folder whose name ends in .parquet.")
         find_ray()  # missed now, not after the input was read
         return shard_rows or SHARD_ROWS
 
 
 def encode_in_bulk(
-    console: Console,
-    tally: Tally,
-    recipe: Recipe,
-    spread: EngineOptions,
-    *,
-    output: Path,
-    shard_rows: int,
+    console: Console, tally: Tally, recipe: Recipe, spread: EngineOptions, *, output: Path, shard_rows: int
 ) -> dict[str, Any]:
     """Encode shard by shard on Ray's workers, or finish what an earlier run began; return the numbers."""
     from twinpass.cli.job import Job

@@ -84,10 +84,7 @@ def caches() -> list[dict[str, Any]]:
     """Return where things are kept between runs, and the room left on that disk."""
     from twinpass.encoder.builtin import hub_cache
 
-    places = {
-        "twinpass": cache_home(),
-        "models of the hub": hub_cache(),
-    }
+    places = {"twinpass": cache_home(), "models of the hub": hub_cache()}
     return [
         {"what": what, "path": str(path.expanduser()), "free": _free(path.expanduser())}
         for what, path in places.items()

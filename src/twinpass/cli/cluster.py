@@ -37,8 +37,7 @@ def cluster(
         int, typer.Option(min=1, help="Texts to show of each cluster: those nearest to its centre.")
     ] = 3,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write every text with its cluster, as lines of JSON."),
+        Path | None, typer.Option("--output", "-o", help="Write every text with its cluster, as lines of JSON.")
     ] = None,
 ) -> None:
     """Sort texts into groups by what they say: k-means on the directions of their vectors."""
@@ -68,8 +67,7 @@ def _document(index: Index, found: Clustering, seed: int) -> dict[str, Any]:
                 "size": each.size,
                 "cohesion": each.cohesion,
                 "representatives": [
-                    {"id": hit.id, "text": hit.text, "cosine": round(hit.score, 6)}
-                    for hit in each.representatives
+                    {"id": hit.id, "text": hit.text, "cosine": round(hit.score, 6)} for hit in each.representatives
                 ],
             }
             for label, each in enumerate(found.clusters)

@@ -25,9 +25,7 @@ def compare(
     console: Console,
     chosen: ModelOptions,
     judge: JudgeOptions,
-    names: Annotated[
-        list[str], typer.Argument(metavar="A B", help="Models, or .json files that evaluate wrote.")
-    ],
+    names: Annotated[list[str], typer.Argument(metavar="A B", help="Models, or .json files that evaluate wrote.")],
 ) -> None:
     """Compare two models, or two result files, pair by pair.
 
@@ -50,9 +48,7 @@ def compare(
     console.result(document, human=_table(found, first, second))
 
 
-def _judge(
-    names: list[str], chosen: ModelOptions, judge: JudgeOptions, console: Console
-) -> tuple[Judged, Judged]:
+def _judge(names: list[str], chosen: ModelOptions, judge: JudgeOptions, console: Console) -> tuple[Judged, Judged]:
     """Read result files, evaluate models; data is read once for both."""
     from twinpass.evaluation.compare import judged, read_judged
 

@@ -39,9 +39,9 @@ class Console:
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")] = False
     seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn at random.")] = DEFAULT_SEED
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps ...")] = "auto"
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show where a failure came from.", callback=remember_debug)
-    ] = False
+    debug: Annotated[bool, typer.Option("--debug", help="Show where a failure came from.", callback=remember_debug)] = (
+        False
+    )
     stdout: TextIO = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +121,5 @@ def _limit_instructions(console: Console, precisions: set[str | None]) -> None:
     if console.debug:
         limit, set_by = processor.active_limit()
         console.log(
-            f"twinpass: {verdict}; "
-            + (f"{processor.LIMIT}={limit}, set by {set_by}" if limit else "no limit set")
+            f"twinpass: {verdict}; " + (f"{processor.LIMIT}={limit}, set by {set_by}" if limit else "no limit set")
         )

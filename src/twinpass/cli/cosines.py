@@ -75,9 +75,7 @@ class Cosines:
         hidden = len(self.left) > SHOWN_ROWS or (self.kind == "matrix" and len(self.right) > SHOWN_COLUMNS)
         size = " x ".join(f"{length:,}" for length in self.values.shape)
         return (
-            f"the beginning of {size} cosines, mean {self.values.mean():.4f}; all with -o or --json"
-            if hidden
-            else None
+            f"the beginning of {size} cosines, mean {self.values.mean():.4f}; all with -o or --json" if hidden else None
         )
 
 
@@ -86,14 +84,10 @@ def compare(
 ) -> Cosines:
     """Return the cosines of left and right: of a `pair`, `pairwise`, or each with each as a `matrix`."""
     if kind == "matrix" and len(left) * len(right) > MOST_CELLS:
-        raise ConfigError(
-            f"a matrix of {len(left):,} x {len(right):,} cosines is too large to hold; take fewer texts."
-        )
+        raise ConfigError(f"a matrix of {len(left):,} x {len(right):,} cosines is too large to hold; take fewer texts.")
     if kind == "pair":
         left, right = left[:1], right[1:]
-    vectors = encode(
-        [*left, *right], normalize=True
-    )  # one call, so that a text on both sides is encoded once
+    vectors = encode([*left, *right], normalize=True)  # one call, so that a text on both sides is encoded once
     first, second = vectors[: len(left)], vectors[len(left) :]
     values = first @ second.T if kind == "matrix" else np.einsum("ij,ij->i", first, second)
     return Cosines(kind, left, right, np.clip(values, -1, 1))

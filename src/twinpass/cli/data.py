@@ -23,8 +23,7 @@ class DataOptions:
     ] = False
 
     header: Annotated[
-        bool | None,
-        typer.Option("--header/--no-header", help="Whether a table's first row names its columns."),
+        bool | None, typer.Option("--header/--no-header", help="Whether a table's first row names its columns.")
     ] = None
 
     def open(self, source: str) -> Corpus:

@@ -28,13 +28,7 @@ QUERIES = (
     "wait until another thread is done",
     "draw random numbers that can be repeated",
 )
-MEASURES = {
-    "score": "R@1",
-    "r_at_5": "R@5",
-    "mrr": "MRR",
-    "alignment": "alignment",
-    "uniformity": "uniformity",
-}
+MEASURES = {"score": "R@1", "r_at_5": "R@5", "mrr": "MRR", "alignment": "alignment", "uniformity": "uniformity"}
 DEMO_DATA = "the demo's part of "  # in run.json, where it tells that a demo wrote the folder
 SEARCHED = 4_000  # descriptions that the questions are asked of, at most
 LEARNED = "pairs"  # whose neighbours are shown beside the base model's
@@ -48,8 +42,7 @@ def demo(
         "twinpass-demo"
     ),
     packages: Annotated[
-        str,
-        typer.Option(help="Python packages whose documentation to use, with commas between; all by default."),
+        str, typer.Option(help="Python packages whose documentation to use, with commas between; all by default.")
     ] = "",
     model: Annotated[str, typer.Option("--model", "-m", help="The model to start from.")] = DEFAULT_MODEL,
     steps: Annotated[int, typer.Option(min=1, help="Training steps for each of the two models.")] = 60,
@@ -65,9 +58,7 @@ def demo(
     _check_output(output)
     with page.listening() as bound:
         served = {} if bound is None else {"url": page.address(bound)}
-        facts = provenance(
-            options={"packages": packages, "model": model, "steps": steps, "batch_size": batch_size}
-        )
+        facts = provenance(options={"packages": packages, "model": model, "steps": steps, "batch_size": batch_size})
         if bound is not None and is_trained(output / LEARNED):
             console.log(f"{output / LEARNED} is trained already; choose another --output to train anew.")
             console.result(facts | served)
@@ -78,13 +69,7 @@ def demo(
 
 
 def _train_and_ask(
-    console: Console,
-    output: Path,
-    packages: str,
-    model: str,
-    steps: int,
-    batch_size: int,
-    facts: dict[str, Any],
+    console: Console, output: Path, packages: str, model: str, steps: int, batch_size: int, facts: dict[str, Any]
 ) -> None:
     """Carry out the demo and print what it found beside the given facts."""
     from twinpass.encoder.encoder import Encoder
@@ -94,9 +79,7 @@ def _train_and_ask(
     console.log("1/4  reading the documentation of the installed Python packages ...")
     pairs, held_out = split_documentation(PAIRS + packages)
     sentences = rows_to_learn_from(BUILT_IN + packages, dev=PAIRS + packages) or []
-    console.log(
-        f"     {len(sentences):,} sentences, {len(pairs):,} pairs to learn from, {len(held_out):,} held out"
-    )
+    console.log(f"     {len(sentences):,} sentences, {len(pairs):,} pairs to learn from, {len(held_out):,} held out")
     task = PairRetrieval(held_out, source=f"the held-out part of {PAIRS}{packages}")
     base = Encoder.load(model, device=console.device)
     fingerprint = base.fingerprint
@@ -163,9 +146,7 @@ def _train_both(
 
     found: dict[str, dict[str, float]] = {}
     for number, (view, rows) in enumerate(data.items(), start=2):
-        console.log(
-            f"{number}/4  training on {len(rows):,} {'pairs' if view == 'pairs' else 'sentences'} ..."
-        )
+        console.log(f"{number}/4  training on {len(rows):,} {'pairs' if view == 'pairs' else 'sentences'} ...")
         run = Run(
             data=f"{DEMO_DATA}{PAIRS if view == 'pairs' else BUILT_IN}{packages}",
             model=model,
@@ -200,9 +181,7 @@ def _answers(encoders: dict[str, Encoder], texts: list[str], *, k: int = 3) -> l
             "query": query,
             **{
                 name: [{"text": texts[row], "cosine": float(score)} for score, row in zip(*both, strict=True)]
-                for name, both in (
-                    (name, (scores[place], found[place])) for name, (scores, found) in rows.items()
-                )
+                for name, both in ((name, (scores[place], found[place])) for name, (scores, found) in rows.items())
             },
         }
         for place, query in enumerate(QUERIES)
@@ -224,8 +203,7 @@ def _score_table(scores: dict[str, dict[str, float]], protocol: str) -> Table:
         table.add_column(measure, justify="right")
     for name, values in scores.items():
         table.add_row(
-            DEMO_MODELS[name],
-            *(f"{values[key]:.{1 if key in ('score', 'r_at_5', 'mrr') else 3}f}" for key in MEASURES),
+            DEMO_MODELS[name], *(f"{values[key]:.{1 if key in ('score', 'r_at_5', 'mrr') else 3}f}" for key in MEASURES)
         )
     return table
 

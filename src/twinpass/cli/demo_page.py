@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
     from twinpass.search.index import Block, Index
 
-INDEXED = (
-    10_000  # sentences: a minute's work on a laptop's processor, and enough to find something of everything
-)
+INDEXED = 10_000  # sentences: a minute's work on a laptop's processor, and enough to find something of everything
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,7 @@ class PageOptions:
     """Whether and where the page is served."""
 
     serve: Annotated[
-        bool,
-        typer.Option("--serve", help="Then serve a page to search the documentation with the new model."),
+        bool, typer.Option("--serve", help="Then serve a page to search the documentation with the new model.")
     ] = False
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Of the page; 0: any that is free.")] = 8_000
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False
@@ -64,9 +61,7 @@ def is_trained(folder: Path) -> bool:
     return (folder / "twinpass.json").is_file() and (folder / "run.json").is_file()
 
 
-def serve_demo(
-    console: Console, options: PageOptions, bound: socket.socket, model: Path, packages: str
-) -> None:
+def serve_demo(console: Console, options: PageOptions, bound: socket.socket, model: Path, packages: str) -> None:
     """Index the documentation with the trained model beside it, and serve both until told to stop."""
     from twinpass.encoder.encoder import Encoder
     from twinpass.service.app import create_app

@@ -34,15 +34,11 @@ def _page(facts: dict[str, Any]) -> str:
         "threads": [f"{name} {count}" for name, count in facts["threads"].items()],
         "memory": [f"{name} {_size(size)}" for name, size in facts["memory"].items()],
         "devices": facts["devices"],
-        "caches": [
-            f"{c['path']} ({c['what']}, {_size(c['free'])} free on its disk)" for c in facts["caches"]
-        ],
+        "caches": [f"{c['path']} ({c['what']}, {_size(c['free'])} free on its disk)" for c in facts["caches"]],
         "extras": [_extra(name, extra) for name, extra in facts["extras"].items()],
         "model": [facts["model"]["verdict"]],
     }
-    return "\n".join(
-        f"{name:<10}{line}" for title, lines in sections.items() for name, line in _label(title, lines)
-    )
+    return "\n".join(f"{name:<10}{line}" for title, lines in sections.items() for name, line in _label(title, lines))
 
 
 def _label(title: str, lines: list[str]) -> list[tuple[str, str]]:
@@ -55,9 +51,7 @@ def _processor(found: dict[str, Any]) -> list[str]:
         found["name"],
         f"announced: {', '.join(found['announced']) or 'nothing for bf16 or int8'}",
         *(f"executed: {probe['verdict']}" for probe in found["executed"].values()),
-        f"limit: {limit['variable']}={limit['value']}, set by {limit['set_by']}"
-        if limit["value"]
-        else "limit: none",
+        f"limit: {limit['variable']}={limit['value']}, set by {limit['set_by']}" if limit["value"] else "limit: none",
     ]
 
 

@@ -34,8 +34,7 @@ def encode(
     data: DataOptions,
     spread: EngineOptions,
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="[MODEL] INPUT", help="Input: a file, folder, pattern, - for stdin, or docs:"),
+        list[str], typer.Argument(metavar="[MODEL] INPUT", help="Input: a file, folder, pattern, - for stdin, or docs:")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .npy, .parquet or .safetensors file.")],
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length one.")] = False,
@@ -74,12 +73,7 @@ def encode(
 
 
 def _encode_here(
-    console: Console,
-    tally: Tally,
-    encoder: Encoder,
-    writing: AbstractContextManager[Write],
-    *,
-    normalize: bool,
+    console: Console, tally: Tally, encoder: Encoder, writing: AbstractContextManager[Write], *, normalize: bool
 ) -> dict[str, Any]:
     """Encode with this process alone and return the numbers of the run."""
     with writing as write, console.progress("encoding", total=tally.total) as advance:

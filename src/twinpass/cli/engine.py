@@ -25,15 +25,13 @@ ENGINES = ("faiss", "milvus")
 class IndexOptions:
     """With faiss, INDEX is a folder; with milvus, it is the name of a collection at `uri`."""
 
-    engine: Annotated[
-        str, typer.Option(help="faiss: INDEX is a folder; milvus: a collection (extra [milvus]).")
-    ] = "faiss"
-    uri: Annotated[
-        str | None, typer.Option(help="With milvus: a file that ends in .db, or http://HOST:19530.")
-    ] = None
-    token: Annotated[
-        str | None, typer.Option(envvar="MILVUS_TOKEN", help="With milvus: what the server asks for.")
-    ] = None
+    engine: Annotated[str, typer.Option(help="faiss: INDEX is a folder; milvus: a collection (extra [milvus]).")] = (
+        "faiss"
+    )
+    uri: Annotated[str | None, typer.Option(help="With milvus: a file that ends in .db, or http://HOST:19530.")] = None
+    token: Annotated[str | None, typer.Option(envvar="MILVUS_TOKEN", help="With milvus: what the server asks for.")] = (
+        None
+    )
 
     def open(self, name: Path) -> AnyIndex:
         """Open the index of this name."""
@@ -73,9 +71,7 @@ class IndexOptions:
             raise ConfigError(f"no engine named {self.engine!r}.{hint} Known: {', '.join(ENGINES)}.")
         if self.engine == "milvus":
             if self.uri is None:
-                raise ConfigError(
-                    "--engine milvus wants --uri: a file that ends in .db, or http://HOST:19530."
-                )
+                raise ConfigError("--engine milvus wants --uri: a file that ends in .db, or http://HOST:19530.")
             return Address(self.uri, str(name), self.token)
         if self.uri is not None:
             raise ConfigError("--uri belongs to --engine milvus. Add it, or leave --uri out.")

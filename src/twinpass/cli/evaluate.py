@@ -35,18 +35,14 @@ def evaluate(
         ),
     ] = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Also write .json (for `compare`), .csv, .md or .tex."),
+        Path | None, typer.Option("--output", "-o", help="Also write .json (for `compare`), .csv, .md or .tex.")
     ] = None,
     form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown or latex.")] = "table",
     cells: Annotated[bool, typer.Option("--cells", help="Show STS by every protocol, not one.")] = False,
     subsets: Annotated[bool, typer.Option("--subsets", help="Show each year's STS subsets.")] = False,
-    beside: Annotated[
-        str | None, typer.Option(help="'paper': show the paper's published rows beside ours.")
-    ] = None,
+    beside: Annotated[str | None, typer.Option(help="'paper': show the paper's published rows beside ours.")] = None,
     write_texts: Annotated[
-        Path | None,
-        typer.Option("--write-texts", help="Only write the tasks' distinct texts to a file, one a line."),
+        Path | None, typer.Option("--write-texts", help="Only write the tasks' distinct texts to a file, one a line.")
     ] = None,
     list_tasks: Annotated[bool, typer.Option("--list", help="Only list the tasks that are known.")] = False,
 ) -> None:
@@ -94,9 +90,7 @@ def _document(results: Results, judge: JudgeOptions, chosen: ModelOptions, *, be
     finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
     document = provenance(options=options) | {"finished": finished} | to_document(results)
     if beside:
-        document["beside"] = [
-            row._asdict() | {"cell": row.cell.name if row.cell else None} for row in PUBLISHED
-        ]
+        document["beside"] = [row._asdict() | {"cell": row.cell.name if row.cell else None} for row in PUBLISHED]
     return document
 
 

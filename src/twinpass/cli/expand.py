@@ -19,9 +19,7 @@ def expand(function: Callable[..., None], run: Callable[..., None]) -> Callable[
         run(**built, **values)
 
     own = [_parameter(name, hints[name], p.default) for name, p in parameters.items() if name not in groups]
-    shared = [
-        p for name in reversed(groups) for p in _fields(groups[name])
-    ]  # --help shows the console's last
+    shared = [p for name in reversed(groups) for p in _fields(groups[name])]  # --help shows the console's last
     flat.__name__, flat.__doc__, flat.__module__ = function.__name__, function.__doc__, function.__module__
     flat.__signature__ = inspect.Signature(own + shared)  # type: ignore[attr-defined]
     flat.__annotations__ = {p.name: p.annotation for p in own + shared}

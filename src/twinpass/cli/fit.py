@@ -34,25 +34,19 @@ def fit(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
-    layer: Annotated[
-        str, typer.Argument(metavar="LAYER", help="whitening, flow, centring or top-components.")
-    ],
+    layer: Annotated[str, typer.Argument(metavar="LAYER", help="whitening, flow, centring or top-components.")],
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="[MODEL] DATA", help="Data: a file, folder, pattern, - for stdin, or docs:"),
+        list[str], typer.Argument(metavar="[MODEL] DATA", help="Data: a file, folder, pattern, - for stdin, or docs:")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model with its layer.")],
     keep: Annotated[int | None, typer.Option(min=1, help="whitening: keep so many dimensions.")] = None,
     components: Annotated[
-        int | None,
-        typer.Option(min=1, help="top-components: remove so many (default: a hundredth of the dimensions)."),
+        int | None, typer.Option(min=1, help="top-components: remove so many (default: a hundredth of the dimensions).")
     ] = None,
     sample: Annotated[
         int | None, typer.Option(min=2, help="Fit to so many sentences at most, drawn by --seed.")
     ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace what an earlier fit wrote.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier fit wrote.")] = False,
 ) -> None:
     """Fit a layer to a model's vectors, and save both as one model.
 
@@ -93,9 +87,7 @@ def _check_output(output: Path, *, overwrite: bool) -> None:
     if output.is_dir() and not any(output.iterdir()):
         return
     if not (output / RECORD).is_file():
-        raise OutputError(
-            f"{output} is already there and no fit wrote it. Choose another place with --output."
-        )
+        raise OutputError(f"{output} is already there and no fit wrote it. Choose another place with --output.")
     if not overwrite:
         raise OutputError(
             f"{output} is already there. Add --overwrite to replace it, or choose another place with --output."

@@ -28,8 +28,7 @@ def build(
     data: DataOptions,
     place: IndexOptions,
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="[MODEL] TEXTS", help="Texts: a file, folder, pattern, - for stdin, or docs:"),
+        list[str], typer.Argument(metavar="[MODEL] TEXTS", help="Texts: a file, folder, pattern, - for stdin, or docs:")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the index.")],
     kind: Annotated[str, typer.Option(help="exact, hnsw, ivf-pq, or auto: by size.")] = "auto",
@@ -85,9 +84,7 @@ def add(
     with console.progress("encoding", total=total) as advance:
         written = index.add(blocks(encoder, corpus, advance), unique=unique, facts=facts)
     found = {"added": written.rows, "left_out": written.left_out, "rows": len(index)}
-    console.log(
-        f"{written.rows:,} texts added, {written.left_out:,} left out -> {folder}: {len(index):,} texts"
-    )
+    console.log(f"{written.rows:,} texts added, {written.left_out:,} left out -> {folder}: {len(index):,} texts")
     console.result(facts | found)
 
 
@@ -167,11 +164,7 @@ def _described(found: dict[str, Any]) -> str:
         "model": f"{model['name']} ({model['fingerprint'][:12]}), {found['dimensions']} dimensions",
         "columns": ", ".join(found["columns"]) or "none",
         "kind": found["kind"],
-        **(
-            {"on disk": f"{found['bytes'] / 1e6:,.1f} MB"}
-            if "bytes" in found
-            else {"kept by": found["server"]}
-        ),
+        **({"on disk": f"{found['bytes'] / 1e6:,.1f} MB"} if "bytes" in found else {"kept by": found["server"]}),
         "last change": f"{latest['what']} of {latest['rows']:,} texts, {latest['when']}",
     }
     for number, segment in enumerate(found["segments"], start=1):

@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 def load(
     console: Console,
     place: IndexOptions,
-    source: Annotated[
-        Path, typer.Argument(metavar="VECTORS", help="A parquet file or folder that encode wrote.")
-    ],
+    source: Annotated[Path, typer.Argument(metavar="VECTORS", help="A parquet file or folder that encode wrote.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the index.")],
     kind: Annotated[str, typer.Option(help="exact, hnsw, ivf-pq, or auto: by size.")] = "auto",
     unique: Annotated[bool, typer.Option("--unique", help="Leave out a text that is there already.")] = False,

@@ -58,9 +58,7 @@ def load_model_of(index: AnyIndex, chosen: ModelOptions, console: Console) -> En
     """Load the model that an index was built with, or the one that the user names if it is the same."""
     known = index.model
     options = replace(
-        chosen,
-        pooler=chosen.pooler or known.get("pooler"),
-        max_tokens=chosen.max_tokens or known.get("max_tokens"),
+        chosen, pooler=chosen.pooler or known.get("pooler"), max_tokens=chosen.max_tokens or known.get("max_tokens")
     )
     encoder = options.load(chosen.model or known["name"], console)
     index.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
@@ -87,6 +85,4 @@ def index_of(names: list[str], chosen: ModelOptions, data: DataOptions, console:
         tempfile.TemporaryDirectory(prefix="twinpass-") as folder,
         console.progress("encoding", total=total) as advance,
     ):
-        yield Index.build(
-            Path(folder) / "index", blocks(encoder, corpus, advance), model=model_entry(encoder, chosen)
-        )
+        yield Index.build(Path(folder) / "index", blocks(encoder, corpus, advance), model=model_entry(encoder, chosen))

@@ -64,9 +64,7 @@ class Job:
     @staticmethod
     def _described(folder: Path) -> dict[str, Any] | None:
         path = folder / "_job.json"
-        found: dict[str, Any] | None = (
-            json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-        )
+        found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
         return found
 
     def begin(self) -> None:
@@ -117,9 +115,7 @@ class Job:
     def note(self, made: dict[str, int]) -> None:
         """Remember that a shard is done; its texts are no longer needed."""
         with explaining(self.folder), (self.folder / "_finished.jsonl").open("a", encoding="utf-8") as notes:
-            notes.write(
-                f"\n{json.dumps(made)}\n"
-            )  # on a line of its own, even after one that a kill cut short
+            notes.write(f"\n{json.dumps(made)}\n")  # on a line of its own, even after one that a kill cut short
         self._finished[made["shard"]] = made
         self.shards[made["shard"]].texts.unlink(missing_ok=True)
 

@@ -31,22 +31,20 @@ class JudgeOptions:
             "with commas between. Default: sts with --data, else docs-pairs:",
         ),
     ] = None
-    data: Annotated[
-        str | None, typer.Option(help="Folder of the tasks in SentEval's layout, or hub (STS only).")
-    ] = None
+    data: Annotated[str | None, typer.Option(help="Folder of the tasks in SentEval's layout, or hub (STS only).")] = (
+        None
+    )
     protocol: Annotated[str, typer.Option(help="Of transfer: full (published numbers) or fast.")] = "full"
     split: Annotated[str, typer.Option(help="Of STS-B and SICK-R: test or dev.")] = "test"
     regressor: Annotated[
         bool, typer.Option("--regressor", help="Also score STS-B and SICK-R with SentEval's regressor.")
     ] = False
-    columns: Annotated[
-        str | None, typer.Option(help="Text columns of your own files: sent0,sent1 (or positions).")
-    ] = None
+    columns: Annotated[str | None, typer.Option(help="Text columns of your own files: sent0,sent1 (or positions).")] = (
+        None
+    )
     score: Annotated[str | None, typer.Option(help="Score or label column of your own files.")] = None
     resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples behind an interval.")] = 2000
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep vectors on disk.")] = (
-        False
-    )
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep vectors on disk.")] = False
 
     @property
     def named(self) -> str:

@@ -23,8 +23,7 @@ class ModelOptions:
     """How to load a model; `model` stays None when it is named by position or left to the default."""
 
     model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default, built in)."),
+        str | None, typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default, built in).")
     ] = None
     pooler: Annotated[
         str | None, typer.Option(help="How token states become one vector; needed if the model does not say.")
@@ -82,6 +81,4 @@ class ModelOptions:
 def exactly(positionals: Sequence[str], wanted: int, what: str) -> None:
     """Refuse positionals that are not as many as wanted."""
     if len(positionals) != wanted:
-        raise ConfigError(
-            f"wanted {what}, got {len(positionals)}: {' '.join(map(repr, positionals)) or 'nothing'}."
-        )
+        raise ConfigError(f"wanted {what}, got {len(positionals)}: {' '.join(map(repr, positionals)) or 'nothing'}.")

@@ -25,9 +25,7 @@ ENVIRONMENT = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
 }
-LOCAL_STORE = (
-    128 << 20
-)  # bytes of shared memory for a cluster of our own: only names of files pass through it
+LOCAL_STORE = 128 << 20  # bytes of shared memory for a cluster of our own: only names of files pass through it
 
 
 @dataclass(frozen=True)
@@ -92,12 +90,7 @@ class ShardEncoder:
             for held, vectors in blocks(self._encoder, texts, normalize=self._recipe.normalize):
                 distinct += len(set(held))
                 write(held, vectors)
-        return {
-            "shard": number,
-            "rows": len(texts),
-            "distinct": distinct,
-            "truncated": self._encoder.truncated,
-        }
+        return {"shard": number, "rows": len(texts), "distinct": distinct, "truncated": self._encoder.truncated}
 
 
 def _load(recipe: Recipe) -> Encoder:
@@ -135,9 +128,7 @@ def _dataset(ray: Any, shards: Sequence[Shard], recipe: Recipe, *, workers: int 
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    items = [
-        {"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in shards
-    ]
+    items = [{"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in shards]
     needs, most = _resources(ray, device=str(recipe.loading["device"]))
     size = min(workers or most, len(shards))
     # A task takes minutes, so none waits in an actor's queue while another actor has nothing to do.
@@ -152,9 +143,7 @@ def _resources(ray: Any, *, device: str) -> tuple[dict[str, int], int]:
     found = ray.cluster_resources()
     cards = int(found.get("GPU", 0))
     if device.startswith("cuda") and not cards:
-        raise ConfigError(
-            f"--device {device} needs a cluster with a GPU; this one has none. Try --device cpu."
-        )
+        raise ConfigError(f"--device {device} needs a cluster with a GPU; this one has none. Try --device cpu.")
     if cards and not device.startswith("cpu"):
         return {"num_gpus": 1, "num_cpus": 1}, cards
     return {"num_cpus": 1}, max(1, int(found.get("CPU", 1)))

@@ -23,26 +23,20 @@ if TYPE_CHECKING:
 def reproduce(
     console: Console,
     names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="table-1 ... table-e1, figure-2 ... figure-g1."),
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="table-1 ... table-e1, figure-2 ... figure-g1.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
     scale: Annotated[str, typer.Option(help="paper, small (2 cores) or smoke (seconds).")] = "small",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from --seed on.")] = 1,
     encoder: Annotated[
         str | None,
-        typer.Option(
-            help="The encoder in the paper's place; at the paper's scale, a folder that holds its encoders."
-        ),
+        typer.Option(help="The encoder in the paper's place; at the paper's scale, a folder that holds its encoders."),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="The folder of training text and evaluation sets (docs/reproduce.md).")
     ] = None,
     output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", help="Folder for models, scores and reports; kept, so that it resumes."
-        ),
+        Path, typer.Option("--output", "-o", help="Folder for models, scores and reports; kept, so that it resumes.")
     ] = Path("reproduction"),
     wordnet: Annotated[str | None, typer.Option(help="WordNet's folder, for synonyms.")] = None,
 ) -> None:
@@ -79,13 +73,7 @@ def reproduce(
 
 
 def _open_lab(
-    console: Console,
-    *,
-    scale: str,
-    encoder: str | None,
-    data: Path | None,
-    output: Path,
-    wordnet: str | None,
+    console: Console, *, scale: str, encoder: str | None, data: Path | None, output: Path, wordnet: str | None
 ) -> Any:
     from twinpass.encoder.loading import find_folder
     from twinpass.recipes.lab import Lab

@@ -31,11 +31,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Any, Any]:
 _HINTS = get_type_hints(Run)
 RunOptions = dataclasses.make_dataclass(
     "RunOptions",
-    [
-        _field(field, _HINTS[field.name])
-        for field in dataclasses.fields(Run)
-        if field.name not in NAMED_OTHERWISE
-    ],
+    [_field(field, _HINTS[field.name]) for field in dataclasses.fields(Run) if field.name not in NAMED_OTHERWISE],
     frozen=True,
 )
 

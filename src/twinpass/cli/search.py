@@ -42,12 +42,9 @@ def search(
         str | None, typer.Option("--queries", help="A file of queries; answers are lines of JSON.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Texts to find for each query.")] = 10,
-    min_score: Annotated[
-        float | None, typer.Option(min=-1, max=1, help="Leave out what has a lower cosine.")
-    ] = None,
+    min_score: Annotated[float | None, typer.Option(min=-1, max=1, help="Leave out what has a lower cosine.")] = None,
     where: Annotated[
-        list[str] | None,
-        typer.Option(help="A condition on metadata, such as year>=2020; may be given again."),
+        list[str] | None, typer.Option(help="A condition on metadata, such as year>=2020; may be given again.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the answers to this file, as lines of JSON.")
@@ -89,9 +86,7 @@ def _check_conditions(where: list[str] | None, index: AnyIndex) -> None:
         check_columns(conditions, index.columns)
 
 
-def _answers(
-    index: AnyIndex, encoder: Encoder, queries: Iterator[str], options: dict[str, Any]
-) -> Iterator[Answer]:
+def _answers(index: AnyIndex, encoder: Encoder, queries: Iterator[str], options: dict[str, Any]) -> Iterator[Answer]:
     """Yield each query with its hits, one window of queries after another."""
     for texts, vectors in blocks(encoder, queries, normalize=True):
         hits = index.search(vectors, options["k"], where=options["where"], min_score=options["min_score"])

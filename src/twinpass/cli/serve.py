@@ -56,9 +56,7 @@ def serve(
     index: Annotated[Path | None, typer.Option(help="An index to search, made by: twinpass index.")] = None,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 8_000,
-    api_key: Annotated[
-        str | None, typer.Option(envvar=KEY_VARIABLE, help="Ask every client for this key.")
-    ] = None,
+    api_key: Annotated[str | None, typer.Option(envvar=KEY_VARIABLE, help="Ask every client for this key.")] = None,
     name: Annotated[
         list[str] | None, typer.Option(help="What clients call the model; may be given several times.")
     ] = None,
@@ -79,17 +77,10 @@ def serve(
     with listen(host, port) as bound:  # a port that is taken is said before the model is loaded
         encoder, opened = _load(replace(chosen, model=names[0] if names else chosen.model), index, console)
         service = Service(
-            encoder,
-            names=name or (),
-            index=opened,
-            limits=limits,
-            api_key=api_key or None,
-            normalize=normalize,
+            encoder, names=name or (), index=opened, limits=limits, api_key=api_key or None, normalize=normalize
         )
         if service.api_key is None and not is_local(bound):
-            console.log(
-                f"twinpass: warning: other machines may reach this without a key; set {KEY_VARIABLE}."
-            )
+            console.log(f"twinpass: warning: other machines may reach this without a key; set {KEY_VARIABLE}.")
         url = address(bound)
         console.log(f"serving {service.name} at {url} (Ctrl-C stops; API: {url}/docs)")
         facts = provenance(model=encoder, options=console.described() | chosen.described())

@@ -28,16 +28,11 @@ def similarity(
     chosen: ModelOptions,
     data: DataOptions,
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="[MODEL] TEXT TEXT...", help="Texts; with --matrix or --pairwise, files."),
+        list[str], typer.Argument(metavar="[MODEL] TEXT TEXT...", help="Texts; with --matrix or --pairwise, files.")
     ],
-    matrix: Annotated[
-        bool, typer.Option("--matrix", help="Files: each text of one with each of the other.")
-    ] = False,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Files: each text of one with each of the other.")] = False,
     pairwise: Annotated[bool, typer.Option("--pairwise", help="Files: first with first, and so on.")] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write a .csv or .npy file.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write a .csv or .npy file.")] = None,
 ) -> None:
     """Compare sentences by the cosine of their vectors.
 
@@ -84,13 +79,9 @@ def _check_texts(texts: list[str]) -> None:
         raise ConfigError(f"wanted at least two texts to compare, got {' '.join(map(repr, texts))}.")
     for text in texts:
         if is_file(text):
-            raise ConfigError(
-                f"{text!r} is a file. To compare the texts in files, add --pairwise or --matrix."
-            )
+            raise ConfigError(f"{text!r} is a file. To compare the texts in files, add --pairwise or --matrix.")
         if " " not in text and Path(text).suffix in TEXT_FILES:
-            raise ConfigError(
-                f"{text!r} looks like a file's name, and there is no such file. Check the path."
-            )
+            raise ConfigError(f"{text!r} looks like a file's name, and there is no such file. Check the path.")
 
 
 def _is_model(text: str) -> bool:

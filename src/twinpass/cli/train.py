@@ -26,19 +26,13 @@ def train(
     options: RunOptions,  # type: ignore[valid-type]
     data: Annotated[
         str,
-        typer.Argument(
-            metavar="DATA", help="Text: one, two or three columns; a file, folder, -, docs: or docs-pairs:"
-        ),
+        typer.Argument(metavar="DATA", help="Text: one, two or three columns; a file, folder, -, docs: or docs-pairs:"),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the model, its log and checkpoints.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model, its log and checkpoints.")],
     model: Annotated[
         str, typer.Option("--model", "-m", help="Where to start: a folder, a hub name or minilm.")
     ] = DEFAULT_MODEL,
-    columns: Annotated[
-        str | None, typer.Option(help="Text columns by name or position, with commas between.")
-    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Text columns by name or position, with commas between.")] = None,
     preset: Annotated[
         str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")
     ] = None,
@@ -49,12 +43,9 @@ def train(
         ),
     ] = None,
     leakage: Annotated[
-        str | None,
-        typer.Option(help="An evaluation file: report which of its sentences the training text holds."),
+        str | None, typer.Option(help="An evaluation file: report which of its sentences the training text holds.")
     ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the newest checkpoint, bit by bit.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint, bit by bit.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in OUTPUT.")] = False,
 ) -> None:
     """Train a sentence encoder with SimCSE.
@@ -83,9 +74,7 @@ def train(
         _report_leakage(console, run, leakage)
     rows = _without_held_out(console, run, dev)
     with TrainingView(console) as view:
-        result = run_training(
-            run, evaluate=evaluate, on_event=view.show, rows=rows, resume=resume, overwrite=overwrite
-        )
+        result = run_training(run, evaluate=evaluate, on_event=view.show, rows=rows, resume=resume, overwrite=overwrite)
     protocol = evaluate.protocol if evaluate is not None else None
     facts = provenance(options={"run": run, "dev": dev, "preset": preset})
     if result.finished:

@@ -54,9 +54,7 @@ class TrainingView:
             self._say(f"stopped early at step {event.step}: the dev score no longer rises")
 
     def _start(self, event: Started) -> None:
-        overlap = (
-            "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
-        )
+        overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
         self._say(f"{OBJECTIVES[event.view]}, because {event.why}")
         self._say(f"{event.rows:,} rows{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")
         self._say(

@@ -27,20 +27,16 @@ SUFFIXES = (".csv", ".tsv", ".jsonl")
 def triplets(
     console: Console,
     files: Annotated[
-        list[str],
-        typer.Argument(metavar="FILES...", help="SNLI, MNLI or ANLI as released, or tables with a label."),
+        list[str], typer.Argument(metavar="FILES...", help="SNLI, MNLI or ANLI as released, or tables with a label.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .csv, .tsv or .jsonl file.")],
     negatives: Annotated[
         str, typer.Option(help="What a hard negative is: contradiction, neutral or both.")
     ] = "contradiction",
     pairs: Annotated[
-        str | None,
-        typer.Option(help="Write pairs instead: entailment, neutral, contradiction or all."),
+        str | None, typer.Option(help="Write pairs instead: entailment, neutral, contradiction or all.")
     ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Keep so many rows, drawn at random, in order.")
-    ] = None,
+    sample: Annotated[int | None, typer.Option(min=1, help="Keep so many rows, drawn at random, in order.")] = None,
     skip_bad_rows: Annotated[
         bool, typer.Option("--skip-bad-rows", help="Leave out and count rows that cannot be read.")
     ] = False,

@@ -90,9 +90,7 @@ class BiLstmEncoder:
                 raise ModelError(f"{folder / WORDS} has {len(known)} words for {len(vectors)} vectors.")
             model = BiLstm(facts["word_dimensions"], facts["hidden"])
             model.load_state_dict(weights)
-        words = WordVectors(
-            {word: row for row, word in enumerate(known)}, vectors, name=str(folder), fingerprint=""
-        )
+        words = WordVectors({word: row for row, word in enumerate(known)}, vectors, name=str(folder), fingerprint="")
         return cls(model.eval(), words, name=str(folder), device=choose_device(device))
 
     def save(self, folder: str | os.PathLike[str]) -> None:

@@ -49,8 +49,4 @@ def _in_package() -> list[Path]:
 def _in_hub_cache() -> list[Path]:
     """Look into the local hub cache; never the network."""
     snapshots = hub_cache() / f"models--{HUB_NAME.replace('/', '--')}" / "snapshots"
-    return [
-        path.parent
-        for path in sorted(snapshots.glob(f"*/{WEIGHTS}"))
-        if (path.parent / "modules.json").is_file()
-    ]
+    return [path.parent for path in sorted(snapshots.glob(f"*/{WEIGHTS}")) if (path.parent / "modules.json").is_file()]

@@ -51,9 +51,7 @@ def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
         raise ConfigError(f"a window holds at least one text; got {size}.")
     given: object = texts
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Iterable):
-        raise InputError(
-            f"expected texts, got {type(given).__name__}. Pass a list or an iterator of strings."
-        )
+        raise InputError(f"expected texts, got {type(given).__name__}. Pass a list or an iterator of strings.")
     stream = enumerate(given)
     while window := list(itertools.islice(stream, size)):
         for place, text in window:

@@ -111,17 +111,10 @@ class Encoder:
                 trust_remote_code=trust_remote_code,
             )
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
-        return cls(
-            model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime
-        )
+        return cls(model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime)
 
     def encode(
-        self,
-        texts: Iterable[str],
-        *,
-        normalize: bool = False,
-        max_tokens: int | None = None,
-        progress: bool = False,
+        self, texts: Iterable[str], *, normalize: bool = False, max_tokens: int | None = None, progress: bool = False
     ) -> Vectors:
         """Return one float32 vector per text (n, dimensions), in order; for a single string, its vector.
 
@@ -149,20 +142,13 @@ class Encoder:
         return unit(vectors) if normalize else vectors
 
     def encode_stream(
-        self,
-        texts: Iterable[str],
-        *,
-        normalize: bool = False,
-        max_tokens: int | None = None,
-        window: int = 16_384,
+        self, texts: Iterable[str], *, normalize: bool = False, max_tokens: int | None = None, window: int = 16_384
     ) -> Iterator[Vectors]:
         """Yield the vectors of consecutive blocks of texts, in order, in constant memory."""
         blocks = windows(texts, window)
         return self._stream(blocks, normalize=normalize, max_tokens=max_tokens)
 
-    def _stream(
-        self, blocks: Iterable[list[str]], *, normalize: bool, max_tokens: int | None
-    ) -> Iterator[Vectors]:
+    def _stream(self, blocks: Iterable[list[str]], *, normalize: bool, max_tokens: int | None) -> Iterator[Vectors]:
         truncated = count = 0
         for block in blocks:
             with warnings.catch_warnings():
@@ -221,9 +207,7 @@ class Encoder:
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
-        mapped = [
-            layer.linear.out_features for layer in self.model.layers.children() if isinstance(layer, Dense)
-        ]
+        mapped = [layer.linear.out_features for layer in self.model.layers.children() if isinstance(layer, Dense)]
         if mapped:
             return mapped[-1]
         transformer: Any = self.model.transformer
@@ -235,12 +219,7 @@ class Encoder:
         settings = replace(self.settings, transformer="", head=None, layers=())
         transformer: Any = self.model.transformer
         config = {k: v for k, v in transformer.config.to_dict().items() if k not in _SAYS_NOTHING_OF_VECTORS}
-        rules = (
-            settings,
-            self.model.layers,
-            json.dumps(config, sort_keys=True, default=str),
-            self.tokens.rules(),
-        )
+        rules = (settings, self.model.layers, json.dumps(config, sort_keys=True, default=str), self.tokens.rules())
         digest = hashlib.sha256(repr(rules).encode())
         for name, tensor in sorted(self.model.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())

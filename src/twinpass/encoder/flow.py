@@ -110,9 +110,7 @@ class Flow(nn.Module):
     def __init__(self, dimensions: int, *, levels: int = 3, depth: int = 3, width: int = 32) -> None:
         super().__init__()
         if dimensions < 2**levels:
-            raise ConfigError(
-                f"a flow of {levels} levels needs {2**levels} dimensions or more: got {dimensions}."
-            )
+            raise ConfigError(f"a flow of {levels} levels needs {2**levels} dimensions or more: got {dimensions}.")
         self.settings = {"dimensions": dimensions, "levels": levels, "depth": depth, "width": width}
         # Half of a level's channels go on to the next; where they are odd in number, the odd one leaves.
         channels = [dimensions // 2**level for level in range(levels)]
@@ -168,9 +166,7 @@ def _parts(whole: nn.Module, kind: type[Part]) -> list[Part]:
     return [part for part in whole.modules() if isinstance(part, kind)]
 
 
-def fit_flow(
-    vectors: NDArray[np.float32], *, seed: int, advance: Callable[[int], None] = lambda count: None
-) -> Flow:
+def fit_flow(vectors: NDArray[np.float32], *, seed: int, advance: Callable[[int], None] = lambda count: None) -> Flow:
     """Fit a flow to vectors (n, d) in one epoch; the seed draws its weights and the order of the vectors."""
     data = torch.tensor(vectors, dtype=torch.float32)
     with torch.random.fork_rng(devices=()):

@@ -28,9 +28,7 @@ _SWITCHES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_POOLER_OF_MODE = {
-    POOLERS[name].mode: name for name in POOLERS if POOLERS[name].head == "none" and POOLERS[name].mode
-}
+_POOLER_OF_MODE = {POOLERS[name].mode: name for name in POOLERS if POOLERS[name].head == "none" and POOLERS[name].mode}
 
 
 def read_foreign_settings(folder: Path) -> Settings | None:
@@ -39,9 +37,7 @@ def read_foreign_settings(folder: Path) -> Settings | None:
     if not path.is_file():
         return None
     modules = read_any_json(path)
-    if not isinstance(modules, list) or not all(
-        isinstance(each, dict) and "type" in each for each in modules
-    ):
+    if not isinstance(modules, list) or not all(isinstance(each, dict) and "type" in each for each in modules):
         raise ModelError(f"{path}: expected a list of modules, each with a type. The file is damaged.")
     transformer, pooler, layers = "", None, []
     for module in modules:
@@ -60,9 +56,7 @@ def read_foreign_settings(folder: Path) -> Settings | None:
                 "it knows Transformer, Pooling, Dense, Dropout and Normalize."
             )
     if pooler is None:
-        raise ModelError(
-            f"{path}: it names no Pooling module, so there is no way to one vector per sentence."
-        )
+        raise ModelError(f"{path}: it names no Pooling module, so there is no way to one vector per sentence.")
     text = _read_text_settings(folder, inside(folder, transformer))
     return Settings(pooler=pooler, transformer=transformer, layers=tuple(layers), **text)
 
@@ -85,10 +79,7 @@ def _read_text_settings(folder: Path, transformer: Path) -> dict[str, Any]:
     # Named after the model's family in older folders: sentence_roberta_config.json and the like.
     for limits in sorted(transformer.glob("sentence_*_config.json"))[:1]:
         config = read_json(limits)
-        settings = {
-            "max_tokens": config.get("max_seq_length"),
-            "lowercase": bool(config.get("do_lower_case")),
-        }
+        settings = {"max_tokens": config.get("max_seq_length"), "lowercase": bool(config.get("do_lower_case"))}
     prompts = folder / "config_sentence_transformers.json"
     if prompts.is_file():
         config = read_json(prompts)
@@ -118,9 +109,7 @@ def _empty_dense(config: dict[str, Any], place: Path) -> Dense:
             f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
             f"Known: {', '.join(ACTIVATIONS)}."
         )
-    return Dense(
-        config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation
-    )
+    return Dense(config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation)
 
 
 def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor]:
@@ -146,10 +135,7 @@ def write_layer(folder: Path, layer: nn.Module) -> None:
     """Write a layer's folder: a Dense in the layout both libraries read, a Flow in one of our own."""
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "config.json", _describe(layer))
-    save_file(
-        {name: tensor.contiguous() for name, tensor in layer.state_dict().items()},
-        folder / "model.safetensors",
-    )
+    save_file({name: tensor.contiguous() for name, tensor in layer.state_dict().items()}, folder / "model.safetensors")
 
 
 def _describe(layer: nn.Module) -> dict[str, Any]:
@@ -194,9 +180,7 @@ def _write_modules(folder: Path, settings: Settings, transformer: Any) -> str | 
         return f"it has no pooling like {settings.pooler!r}"
     modules.append(_write_pooling(folder, mode, transformer.config.hidden_size))
     modules += _heads(folder, settings, transformer)
-    modules += [
-        ("Normalize", "9_Normalize") if name == NORMALIZE else ("Dense", name) for name in settings.layers
-    ]
+    modules += [("Normalize", "9_Normalize") if name == NORMALIZE else ("Dense", name) for name in settings.layers]
     _write_list(folder, modules)
     _write_text_settings(folder, settings)
     return None
@@ -218,9 +202,7 @@ def _foreign_mode(name: str, pooler: Pooler) -> list[str] | None:
     modes = [POOLERS[part].mode for part in name.split("+")]
     # They concatenate in an order of their own; another order cannot be written down.
     known = [mode for mode in modes if mode is not None]
-    return (
-        known if len(known) == len(modes) and known == [m for m in _SWITCHES.values() if m in known] else None
-    )
+    return known if len(known) == len(modes) and known == [m for m in _SWITCHES.values() if m in known] else None
 
 
 def _heads(folder: Path, settings: Settings, transformer: Any) -> list[tuple[str, str]]:
@@ -273,9 +255,5 @@ def _write_text_settings(folder: Path, settings: Settings) -> None:
     prompts = {"default": settings.prompt} if settings.prompt else {}
     write_json(
         folder / "config_sentence_transformers.json",
-        {
-            "prompts": prompts,
-            "default_prompt_name": "default" if prompts else None,
-            "similarity_fn_name": "cosine",
-        },
+        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
     )

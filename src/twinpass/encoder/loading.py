@@ -40,9 +40,7 @@ def find_folder(name: str, *, trust_pickle: bool = False, trust_remote_code: boo
             f"{name} is a file; a model is a folder (with config.json and model.safetensors), a hub name or 'minilm'."
         )
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
-        raise ModelError(
-            f"there is no model folder {name!r}. Check the path, or use the built-in model 'minilm'."
-        )
+        raise ModelError(f"there is no model folder {name!r}. Check the path, or use the built-in model 'minilm'.")
     patterns = [*_SAFE_FILES, *(["*.bin"] if trust_pickle else []), *(["*.py"] if trust_remote_code else [])]
     return _from_hub(name, patterns, trust_pickle=trust_pickle)
 
@@ -83,9 +81,7 @@ def load_transformer(
 
     _check_weights(folder, trust_pickle=trust_pickle)
     with quiet():
-        config = AutoConfig.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=trust_remote_code
-        )
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
         if dropout is not None:
             set_dropout(config, dropout)
         model, report = AutoModel.from_pretrained(
@@ -107,13 +103,9 @@ def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
 
     if not any(True for pattern in _TOKENIZER_FILES for _ in folder.glob(pattern)):
         # The library would make up a tokenizer that knows no word.
-        raise ModelError(
-            f"{folder} has no tokenizer: expected tokenizer.json. Save the model with its tokenizer."
-        )
+        raise ModelError(f"{folder} has no tokenizer: expected tokenizer.json. Save the model with its tokenizer.")
     with quiet():
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=trust_remote_code
-        )
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
             f"{folder} has no fast tokenizer (tokenizer.json). Save the model again with a recent transformers."
@@ -138,9 +130,7 @@ def _check_weights(folder: Path, *, trust_pickle: bool) -> None:
         raise ModelError(f"{folder} is not a model folder: it has no config.json.")
     if any((folder / name).is_file() for name in ("model.safetensors", "model.safetensors.index.json")):
         return
-    pickled = [
-        name for name in ("pytorch_model.bin", "pytorch_model.bin.index.json") if (folder / name).is_file()
-    ]
+    pickled = [name for name in ("pytorch_model.bin", "pytorch_model.bin.index.json") if (folder / name).is_file()]
     if pickled and not trust_pickle:
         raise _pickled(str(folder / pickled[0]))
     if not pickled:

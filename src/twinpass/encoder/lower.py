@@ -15,12 +15,8 @@ def keep_layers(encoder: Encoder, count: int) -> None:
     transformer: Any = encoder.model.transformer
     total = int(transformer.config.num_hidden_layers)
     if not 1 <= count <= total:
-        raise ConfigError(
-            f"{encoder.name} has {total} layers; keep between 1 and {total} of them, not {count}."
-        )
-    stacks = [
-        part for part in transformer.modules() if isinstance(part, nn.ModuleList) and len(part) == total
-    ]
+        raise ConfigError(f"{encoder.name} has {total} layers; keep between 1 and {total} of them, not {count}.")
+    stacks = [part for part in transformer.modules() if isinstance(part, nn.ModuleList) and len(part) == total]
     if len(stacks) != 1:
         raise ModelError(f"{encoder.name} does not keep its layers in one list, so none can be dropped.")
     del stacks[0][count:]

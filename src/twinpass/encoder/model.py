@@ -45,12 +45,7 @@ class SentenceModel(nn.Module):
     """
 
     def __init__(
-        self,
-        transformer: nn.Module,
-        *,
-        pooler: str,
-        head: nn.Module | None = None,
-        layers: nn.Sequential | None = None,
+        self, transformer: nn.Module, *, pooler: str, head: nn.Module | None = None, layers: nn.Sequential | None = None
     ) -> None:
         super().__init__()
         self.transformer = transformer
@@ -77,9 +72,7 @@ class SentenceModel(nn.Module):
 
     def hidden(self, features: Mapping[str, Tensor]) -> Any:
         """Run the transformer alone, keeping every layer's states only if the pooler needs them."""
-        return self.transformer(
-            **features, output_hidden_states=self.pooler.layers is not None, return_dict=True
-        )
+        return self.transformer(**features, output_hidden_states=self.pooler.layers is not None, return_dict=True)
 
 
 def fresh_head(width: int, *, seed: int, deviation: float = 0.02) -> Dense:

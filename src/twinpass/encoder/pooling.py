@@ -71,9 +71,7 @@ def _average(*layers: int) -> Pool:
     """Average the token averages of several layers; -1 is the last, 0 the embedding layer."""
 
     def pool(output: Any, mask: Tensor) -> Tensor:
-        chosen = [
-            output.last_hidden_state if layer == -1 else output.hidden_states[layer] for layer in layers
-        ]
+        chosen = [output.last_hidden_state if layer == -1 else output.hidden_states[layer] for layer in layers]
         return masked_mean(torch.stack(chosen).mean(dim=0) if len(chosen) > 1 else chosen[0], mask)
 
     return pool
@@ -126,16 +124,10 @@ POOLERS.add(
         about="[CLS] through the checkpoint's own pretrained pooler (the authors' released supervised models)",
     ),
 )
-POOLERS.add(
-    "avg", Pooler(pool=_average(-1), mode="mean", about="masked mean of the last layer (SBERT, CT, MiniLM)")
-)
+POOLERS.add("avg", Pooler(pool=_average(-1), mode="mean", about="masked mean of the last layer (SBERT, CT, MiniLM)"))
 POOLERS.add(
     "avg_top2",
-    Pooler(
-        pool=_average(-2, -1),
-        layers=(-2, -1),
-        about="masked mean of the last two layers (BERT-flow's own code)",
-    ),
+    Pooler(pool=_average(-2, -1), layers=(-2, -1), about="masked mean of the last two layers (BERT-flow's own code)"),
 )
 POOLERS.add(
     "avg_first_last",
@@ -157,9 +149,7 @@ POOLERS.add("max", Pooler(pool=_max, mode="max", about="maximum over tokens of t
 POOLERS.add(
     "mean_sqrt_length",
     Pooler(
-        pool=_mean_sqrt_length,
-        mode="mean_sqrt_len_tokens",
-        about="sum over tokens divided by the root of their number",
+        pool=_mean_sqrt_length, mode="mean_sqrt_len_tokens", about="sum over tokens divided by the root of their number"
     ),
 )
 POOLERS.add(

@@ -73,9 +73,7 @@ class Fit:
         """Refuse a wish that means nothing to this layer."""
         for wish, value in (("keep", keep), ("components", components)):
             if value is not None and wish != self.takes:
-                raise ConfigError(
-                    f"{self.name} has no use for {wish!r}, which another layer takes. Leave it out."
-                )
+                raise ConfigError(f"{self.name} has no use for {wish!r}, which another layer takes. Leave it out.")
 
 
 FITS: Registry[Fit] = Registry("layer to fit")
@@ -105,9 +103,7 @@ def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
     old = encoder.model
     layers = nn.Sequential(*old.layers.children(), layer)
     transformer: nn.Module = old.transformer
-    model = SentenceModel(transformer, pooler=encoder.pooler, head=old.head, layers=layers).train(
-        old.training
-    )
+    model = SentenceModel(transformer, pooler=encoder.pooler, head=old.head, layers=layers).train(old.training)
     return Encoder(
         model,
         encoder.tokens,
@@ -139,9 +135,7 @@ def kept_layer(folder: Path, fit: Callable[[], nn.Module]) -> nn.Module:
 
 def _check_vectors(vectors: Vectors, name: str) -> None:
     if len(vectors) < 2:
-        raise InputError(
-            f"{name} needs two different sentences or more to be fitted, and got {len(vectors)}."
-        )
+        raise InputError(f"{name} needs two different sentences or more to be fitted, and got {len(vectors)}.")
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         raise InputError(
@@ -222,9 +216,7 @@ def _whitening(vectors: Vectors, wishes: Wishes) -> nn.Module:
         )
     kept = found.matrix.shape[1]
     if kept < (wishes.keep or dimensions):
-        warnings.warn(
-            f"the vectors vary in {kept} directions only, so {kept} dimensions are kept.", stacklevel=3
-        )
+        warnings.warn(f"the vectors vary in {kept} directions only, so {kept} dimensions are kept.", stacklevel=3)
     wishes.advance(count)
     return linear_layer(found.mean, found.matrix)
 

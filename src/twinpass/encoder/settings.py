@@ -54,9 +54,7 @@ def read_settings(folder: Path) -> Settings | None:
         raise ModelError(f"{path}: it names no pooler, so the folder is damaged. Save the model again.")
     for name, value in fields.items():
         if not isinstance(value, _TYPES[name]):
-            raise ModelError(
-                f"{path}: {name} cannot be {value!r}, so the folder is damaged. Save the model again."
-            )
+            raise ModelError(f"{path}: {name} cannot be {value!r}, so the folder is damaged. Save the model again.")
     fields["layers"] = tuple(fields.get("layers", ()))
     find_pooler(fields["pooler"])
     return Settings(**fields)
@@ -89,9 +87,7 @@ def read_any_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ModelError(
-            f"cannot read {path}: {error}. The model folder is incomplete or damaged."
-        ) from error
+        raise ModelError(f"cannot read {path}: {error}. The model folder is incomplete or damaged.") from error
 
 
 def inside(folder: Path, name: str) -> Path:

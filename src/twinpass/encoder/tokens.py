@@ -19,9 +19,7 @@ _truncation_lock = threading.Lock()  # a fast tokenizer keeps its truncation set
 class Tokens:
     """A tokenizer together with what its model needs to be told."""
 
-    def __init__(
-        self, tokenizer: Any, transformer: Any, *, lowercase: bool = False, prompt: str = ""
-    ) -> None:
+    def __init__(self, tokenizer: Any, transformer: Any, *, lowercase: bool = False, prompt: str = "") -> None:
         self.tokenizer = tokenizer
         self.lowercase = lowercase
         self.prompt = prompt

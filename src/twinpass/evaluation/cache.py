@@ -115,8 +115,7 @@ def _number(database: sqlite3.Connection, model: str) -> int:
 
 def _used_bytes(database: sqlite3.Connection) -> int:
     pages, free, size = (
-        database.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
+        database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     return int((pages - free) * size)
 

@@ -17,9 +17,7 @@ _ROWS = 8192  # pairs taken to float64 at a time, so that wide vectors do not do
 def cosine_scores(u: Floats, v: Floats) -> Array:
     """Return the cosine of each row of u (n, d) with the same row of v (n, d); a zero vector scores 0."""
     if u.shape != v.shape or u.ndim != 2:
-        raise ModelError(
-            f"the two sides of the pairs must be alike (n, d): they are {u.shape} and {v.shape}."
-        )
+        raise ModelError(f"the two sides of the pairs must be alike (n, d): they are {u.shape} and {v.shape}.")
     check_finite(u)
     check_finite(v)
     blocks = [_cosine(u[i : i + _ROWS], v[i : i + _ROWS]) for i in range(0, len(u), _ROWS)]

@@ -33,9 +33,7 @@ class ScoredPairs:
             raise InputError(f"{source}: a dev set needs at least two pairs with different scores.")
         self.pairs, self.gold = list(pairs), list(gold)
         self.positives = np.asarray(gold) > POSITIVE_SHARE * max(gold)
-        self.protocol = (
-            f"Spearman x 100 of the cosine with the gold score, {len(self.pairs):,} pairs of {source}"
-        )
+        self.protocol = f"Spearman x 100 of the cosine with the gold score, {len(self.pairs):,} pairs of {source}"
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Encode every distinct sentence once and score."""
@@ -69,16 +67,12 @@ class ScoredPairs:
 class PairRetrieval:
     """Pairs of texts: find each pair's second text among all second texts, given its first."""
 
-    def __init__(
-        self, pairs: Sequence[tuple[str, str]], *, source: str, known: dict[str, float] | None = None
-    ) -> None:
+    def __init__(self, pairs: Sequence[tuple[str, str]], *, source: str, known: dict[str, float] | None = None) -> None:
         """Remember the pairs; `known` scores of the model as it starts are not computed a second time."""
         if len(pairs) < 2:
             raise InputError(f"{source}: retrieval needs at least two pairs, got {len(pairs)}.")
         self.pairs, self.source, self.known = list(pairs), source, known
-        self.protocol = (
-            f"R@1 x 100, each first text against the second texts of {len(self.pairs):,} pairs of {source}"
-        )
+        self.protocol = f"R@1 x 100, each first text against the second texts of {len(self.pairs):,} pairs of {source}"
 
     def __call__(self, encode: Encode) -> dict[str, float]:
         """Encode both sides and score."""

@@ -35,9 +35,7 @@ class Grid:
     notes: list[str] = field(default_factory=list)
 
 
-def make_grids(
-    results: Results, *, all_cells: bool = False, subsets: bool = False, beside: bool = False
-) -> list[Grid]:
+def make_grids(results: Results, *, all_cells: bool = False, subsets: bool = False, beside: bool = False) -> list[Grid]:
     """Lay out results: STS (one cell or all), perhaps its subsets, transfer, and people's own tasks."""
     sts = [task for task in results.tasks if task.kind == "sts"]
     transfer = [task for task in results.tasks if task.kind == "transfer"]
@@ -74,9 +72,7 @@ def _sts_grid(results: Results, tasks: list[TaskResult], cells: list[Cell], *, b
     notes = [f"{task.task}: {note}" for task in tasks for note in task.notes]
     for cell in cells:
         average = next((s for s in results.averages if s.protocol == cell.name), None)
-        scores = [cell_score(task, cell) for task in tasks] + (
-            [average] if results_have_average(results) else []
-        )
+        scores = [cell_score(task, cell) for task in tasks] + ([average] if results_have_average(results) else [])
         label = results.model if len(cells) == 1 else cell.name
         rows.append((label, [number(s.value) if s else "-" for s in scores]))
         if len(cells) == 1:
@@ -134,10 +130,7 @@ def _transfer_grid(results: Results, tasks: list[TaskResult], *, beside: bool) -
     if beside:
         rows += [_beside(row, columns, "transfer", results) for row in published_beside(None)]
     notes = [
-        f"{task.task}: test F1 {number(s.value)} ({span(s)})"
-        for task in tasks
-        for s in task.scores
-        if s.metric == "f1"
+        f"{task.task}: test F1 {number(s.value)} ({span(s)})" for task in tasks for s in task.scores if s.metric == "f1"
     ]
     if average:
         columns = [*columns, "Avg."]

@@ -18,8 +18,7 @@ def to_json(items: Items) -> dict[str, Any]:
     if isinstance(items, Pairs):
         return {
             "pairs": {
-                name: {"scores": _row(scores), "gold": _row(gold)}
-                for name, (scores, gold) in items.subsets.items()
+                name: {"scores": _row(scores), "gold": _row(gold)} for name, (scores, gold) in items.subsets.items()
             }
         }
     if isinstance(items, Predictions):

@@ -66,9 +66,7 @@ def resample(items: Mapping[str, Items], name: str, settings: Settings) -> dict[
     }
 
 
-def make_scores(
-    items: Items, samples: Mapping[str, Array], *, protocol: str, over: str, n: int
-) -> list[Score]:
+def make_scores(items: Items, samples: Mapping[str, Array], *, protocol: str, over: str, n: int) -> list[Score]:
     """One score for each of the items' values; a name of two words says over what it is taken."""
     scores = []
     for name, value in items.values().items():
@@ -77,13 +75,7 @@ def make_scores(
         count = len(items.subsets[place][1]) if isinstance(items, Pairs) and place in items.subsets else n
         scores.append(
             Score(
-                metric=metric,
-                over=place or over,
-                protocol=protocol,
-                value=SCALE * value,
-                low=low,
-                high=high,
-                n=count,
+                metric=metric, over=place or over, protocol=protocol, value=SCALE * value, low=low, high=high, n=count
             )
         )
     return scores
@@ -102,9 +94,7 @@ def _some(data: Data, most: int | None) -> Data:
 
 def _read(task: Task, settings: Settings) -> Data:
     if settings.data is None:
-        raise ConfigError(
-            f"{task.name} needs data: name its folder with --data (SentEval's layout), or 'hub'."
-        )
+        raise ConfigError(f"{task.name} needs data: name its folder with --data (SentEval's layout), or 'hub'.")
     if str(settings.data) == HUB:
         return read_hub_task(task, split=settings.split)
     if task.kind == "transfer":
@@ -125,9 +115,7 @@ def _sts_run(encode: Encode, data: Data, settings: Settings) -> TaskResult:
     for kind, entry in items.items():
         protocol = "regressor" if kind == "regressor" else "no regressor"
         scores += make_scores(entry, samples[kind], protocol=protocol, over="all", n=sum(entry.sizes))
-    if task.protocol == "subsets" and len(data.parts) < len(
-        task.parts
-    ):  # the hub's copies do not say the subsets
+    if task.protocol == "subsets" and len(data.parts) < len(task.parts):  # the hub's copies do not say the subsets
         scores = [score for score in scores if score.over == "all"]
     return TaskResult(
         task=task.name,
@@ -148,9 +136,7 @@ def _notes(scores: list[Score]) -> list[str]:
     if not constant:
         return []
     where = ", ".join(constant)
-    return [
-        f"no correlation for {where}: every pair there got the same score, so there is nothing to correlate"
-    ]
+    return [f"no correlation for {where}: every pair there got the same score, so there is nothing to correlate"]
 
 
 def _transfer_run(encode: Encode, data: Data, settings: Settings) -> TaskResult:
@@ -159,9 +145,7 @@ def _transfer_run(encode: Encode, data: Data, settings: Settings) -> TaskResult:
     items = {"test": found.items}
     samples = resample(items, task.name, settings)
     count = len(found.items.gold)
-    accuracy, *others = make_scores(
-        found.items, samples["test"], protocol=settings.protocol, over="test", n=count
-    )
+    accuracy, *others = make_scores(found.items, samples["test"], protocol=settings.protocol, over="test", n=count)
     # SentEval's own number: the mean of the folds' accuracies, each rounded.
     accuracy = Score(**{**vars(accuracy), "value": found.test_accuracy})
     dev = Score(metric="accuracy", over="dev", protocol=settings.protocol, value=found.dev_accuracy)

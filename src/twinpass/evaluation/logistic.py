@@ -52,12 +52,8 @@ def fit(problem: Problem, folds: Sequence[Fold], l2: Tensor, protocol: TransferP
     threads = torch.get_num_threads()
     # A chunk on each thread, rather than each product on all threads: small products gain nothing from being shared,
     # and what comes out does not depend on how many threads there are.
-    with ThreadPoolExecutor(
-        min(threads, len(chunks)), initializer=torch.set_num_threads, initargs=(1,)
-    ) as pool:
-        parts = pool.map(
-            lambda c: _fit_together(problem, [folds[i] for i in c], first, l2[c], protocol), chunks
-        )
+    with ThreadPoolExecutor(min(threads, len(chunks)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        parts = pool.map(lambda c: _fit_together(problem, [folds[i] for i in c], first, l2[c], protocol), chunks)
         for chunk, part in zip(chunks, parts, strict=True):
             fitted.weights[chunk], fitted.accuracy[chunk] = part
     torch.set_num_threads(threads)  # a worker's setting reaches beyond it in some mathematics libraries

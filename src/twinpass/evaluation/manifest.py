@@ -100,6 +100,4 @@ _BY_FOLDER = {
     },
 }
 
-SHA256 = {
-    f"{folder}/{name}": digest for folder, files in _BY_FOLDER.items() for name, digest in files.items()
-}
+SHA256 = {f"{folder}/{name}": digest for folder, files in _BY_FOLDER.items() for name, digest in files.items()}

@@ -86,9 +86,7 @@ def _precomputed(source: str) -> Model:
         raise ModelError(f"no file {path} of precomputed vectors.")
     texts, vectors = _read_parquet(path) if path.suffix == ".parquet" else _read_npy(path)
     if vectors.ndim != 2 or len(texts) != len(vectors):
-        raise ModelError(
-            f"{path} holds an array {vectors.shape} for {len(texts)} texts; a row each is wanted."
-        )
+        raise ModelError(f"{path} holds an array {vectors.shape} for {len(texts)} texts; a row each is wanted.")
     # The empty sentence has no line in a file of texts: unless given a vector it has none, that is, zeros.
     vectors = np.concatenate([np.zeros((1, vectors.shape[1]), np.float32), vectors])
     row = {"": 0} | {text: place for place, text in enumerate(texts, start=1)}

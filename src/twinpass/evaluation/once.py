@@ -36,9 +36,7 @@ def encode_once(
         if advance:
             advance(len(block))
     # With nothing to encode (a task that brings its own texts) there is nothing to look up either.
-    matrix: Vectors = (
-        np.stack([known.pop(i) for i in range(len(distinct))]) if distinct else np.zeros((0, 1), "f4")
-    )
+    matrix: Vectors = np.stack([known.pop(i) for i in range(len(distinct))]) if distinct else np.zeros((0, 1), "f4")
     row = {text: place for place, text in enumerate(distinct)}
     return lambda wanted: matrix[[row[text] for text in wanted]]
 

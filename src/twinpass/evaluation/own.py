@@ -23,9 +23,7 @@ from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
 from twinpass.text.sources import is_folder
 
 
-def own_job(
-    source: str, settings: Settings, *, columns: Sequence[str] | None = None, score: str | None = None
-) -> Job:
+def own_job(source: str, settings: Settings, *, columns: Sequence[str] | None = None, score: str | None = None) -> Job:
     """Open `KIND:PLACE`; columns and score choose a file's columns where their names do not say."""
     kind, _, place = source.partition(":")
     if kind in ("docs-pairs", "docs"):
@@ -36,9 +34,7 @@ def own_job(
         return _retrieval_job(source, read_folder(Path(place)), settings, files={place: None})
     corpus = open_corpus(place, columns=columns, score=score)
     if corpus.width != 2:
-        raise InputError(
-            f"{place}: {kind} pairs want two text columns, got {corpus.width}. Choose with --columns."
-        )
+        raise InputError(f"{place}: {kind} pairs want two text columns, got {corpus.width}. Choose with --columns.")
     files = {place: corpus.fingerprint()}
     if kind == "retrieval":
         pairs = [(row.texts[0], row.texts[1]) for row in corpus]
@@ -46,9 +42,7 @@ def own_job(
     return _scored_job(source, corpus, settings, kind=kind, files=files)
 
 
-def _scored_job(
-    source: str, corpus: Corpus, settings: Settings, *, kind: str, files: Mapping[str, str | None]
-) -> Job:
+def _scored_job(source: str, corpus: Corpus, settings: Settings, *, kind: str, files: Mapping[str, str | None]) -> Job:
     if not corpus.scored:
         raise InputError(f"{corpus.source}: {kind} pairs want a column of scores. Choose it with --score.")
     rows = list(corpus)
@@ -61,17 +55,13 @@ def _scored_job(
     def score(encode: Encode) -> Items:
         first, second = (encode([row.texts[side] for row in rows]) for side in (0, 1))
         scores = cosine_scores(first, second)
-        return (
-            Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
-        )
+        return Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
 
     texts = [text for row in rows for text in row.texts]
     return Job(source, texts, _run(source, kind, score, len(rows), settings, files))
 
 
-def _retrieval_job(
-    source: str, question: Question, settings: Settings, *, files: Mapping[str, str | None]
-) -> Job:
+def _retrieval_job(source: str, question: Question, settings: Settings, *, files: Mapping[str, str | None]) -> Job:
     queries, documents, relevant = question
     asked = hashlib.sha256(json.dumps(question).encode()).hexdigest()
 

@@ -69,10 +69,8 @@ class TransferProtocol:
 
 TRANSFER: Registry[TransferProtocol] = Registry("transfer protocol")
 FULL = TRANSFER.add(
-    "full",
-    TransferProtocol(name="full", folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4),
+    "full", TransferProtocol(name="full", folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4)
 )
 FAST = TRANSFER.add(
-    "fast",
-    TransferProtocol(name="fast", folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2),
+    "fast", TransferProtocol(name="fast", folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
 )

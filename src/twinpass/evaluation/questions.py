@@ -62,9 +62,7 @@ def _judgements(path: Path) -> Iterator[tuple[str, list[str]]]:
         if number == 1 and fields[-1].strip() == "score":
             continue
         if len(fields) != 3 or not fields[2].strip().lstrip("-").isdigit():
-            raise InputError(
-                f"{path}:{number}: query, document and a whole number, parted by tabs, are wanted."
-            )
+            raise InputError(f"{path}:{number}: query, document and a whole number, parted by tabs, are wanted.")
         yield f"{path}:{number}", fields
 
 

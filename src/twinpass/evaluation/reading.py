@@ -123,9 +123,7 @@ def _trec(task: Task, part: Part, root: Path) -> Iterator[Row]:
         label, _, question = line.partition(" ")
         coarse = label.partition(":")[0]
         if coarse not in _TREC:
-            raise InputError(
-                f"{path}:{number}: one of {', '.join(_TREC)} is wanted before ':', got {coarse!r}."
-            )
+            raise InputError(f"{path}:{number}: one of {', '.join(_TREC)} is wanted before ':', got {coarse!r}.")
         yield (_clean(question),), float(_TREC[coarse])
 
 
@@ -140,9 +138,7 @@ def _lines(task: Task, path: Path) -> list[str]:
             f"{task.name} wants {path}, and it is not there. Check --data, or leave {task.name} out."
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path}: byte {error.start} is not {task.encoding}. Take SentEval's own copy."
-        ) from None
+        raise InputError(f"{path}: byte {error.start} is not {task.encoding}. Take SentEval's own copy.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     # Only a line feed ends a line: other separators, such as U+0085 in latin-1, belong to the sentence.

@@ -26,9 +26,7 @@ _MOST = 1000  # epochs
 _TENACITY = 3
 
 
-def regress(
-    train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats, *, max_epochs: int = _MOST
-) -> Array:
+def regress(train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats, *, max_epochs: int = _MOST) -> Array:
     """Fit on train features and scores, stop on dev Pearson, and return the expected score of test rows."""
     order = np.random.RandomState(_SEED)
     with torch.random.fork_rng(devices=[]):
@@ -72,9 +70,7 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _train_epoch(
-    model: torch.nn.Linear, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, order: Tensor
-) -> None:
+def _train_epoch(model: torch.nn.Linear, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, order: Tensor) -> None:
     for rows in torch.split(order, _BATCH):
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(x[rows]).softmax(dim=-1), y[rows])

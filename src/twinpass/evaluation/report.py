@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _COLUMNS = ("model", "task", "kind", "split", "over", "metric", "protocol", "value", "low", "high", "n")
-_LATEX = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "\\": r"\textbackslash{}"}
-)
+_LATEX = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"} | {"~": r"\textasciitilde{}", "\\": r"\textbackslash{}"})
 
 
 def to_rich(grids: list[Grid]) -> RenderableType:

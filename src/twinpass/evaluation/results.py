@@ -109,9 +109,7 @@ def _average(scores: list[Score], samples: Array, protocol: str) -> Score:
     low, high = interval(SCALE * samples)
     value = float(np.mean([round(score.value, 2) for score in scores]))
     count = sum(score.n for score in scores)
-    return Score(
-        metric=scores[0].metric, over="Avg.", protocol=protocol, value=value, low=low, high=high, n=count
-    )
+    return Score(metric=scores[0].metric, over="Avg.", protocol=protocol, value=value, low=low, high=high, n=count)
 
 
 def to_document(results: Results, *, items: bool = True) -> dict[str, Any]:

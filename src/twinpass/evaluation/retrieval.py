@@ -43,15 +43,11 @@ def mean_scores(values: Array) -> RetrievalScores:
     return RetrievalScores(r1, r5, r10, mrr, ndcg, len(values))
 
 
-def query_values(
-    query_vectors: Floats, document_vectors: Floats, relevant: Sequence[int | Collection[int]]
-) -> Array:
+def query_values(query_vectors: Floats, document_vectors: Floats, relevant: Sequence[int | Collection[int]]) -> Array:
     """Return the measures of each query, (n, 5) in the order of MEASURES."""
     wanted = [_as_rows(rows, len(document_vectors), i) for i, rows in enumerate(relevant)]
     if len(wanted) != len(query_vectors) or not wanted:
-        raise InputError(
-            f"each query wants its documents: {len(query_vectors)} queries, {len(wanted)} answers."
-        )
+        raise InputError(f"each query wants its documents: {len(query_vectors)} queries, {len(wanted)} answers.")
     queries, documents = _finite_unit(query_vectors), _finite_unit(document_vectors)
     if queries.shape[1] != documents.shape[1]:
         raise ModelError(f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}.")

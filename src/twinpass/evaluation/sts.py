@@ -36,9 +36,7 @@ def score_pairs(encode: Encode, pairs: Sequence[tuple[str, str]], gold: Sequence
     return PairScores(spearman(scores, gold), pearson(scores, gold), len(gold))
 
 
-def score_sts(
-    encode: Encode, data: Data, *, split: str = "test", regressor: bool = False
-) -> dict[str, Pairs]:
+def score_sts(encode: Encode, data: Data, *, split: str = "test", regressor: bool = False) -> dict[str, Pairs]:
     """Score a task's pairs by 'cosine' and, where it has training pairs and it is asked for, by 'regressor'."""
     scored = data.parts if data.task.protocol == "subsets" else {split: data.parts[split]}
     cosine = {name: (_cosines(encode, rows), np.array(rows.targets)) for name, rows in scored.items()}

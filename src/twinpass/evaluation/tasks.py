@@ -61,22 +61,9 @@ def choose(names: str) -> list[Task]:
 _YEARS = {
     12: {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399},
     13: {"FNWN": 189, "headlines": 750, "OnWN": 561},
-    14: {
-        "deft-forum": 450,
-        "deft-news": 300,
-        "headlines": 750,
-        "images": 750,
-        "OnWN": 750,
-        "tweet-news": 750,
-    },
+    14: {"deft-forum": 450, "deft-news": 300, "headlines": 750, "images": 750, "OnWN": 750, "tweet-news": 750},
     15: {"answers-forums": 375, "answers-students": 750, "belief": 375, "headlines": 750, "images": 750},
-    16: {
-        "answer-answer": 254,
-        "headlines": 249,
-        "plagiarism": 230,
-        "postediting": 244,
-        "question-question": 209,
-    },
+    16: {"answer-answer": 254, "headlines": 249, "plagiarism": 230, "postediting": 244, "question-question": 209},
 }
 
 
@@ -88,9 +75,7 @@ def _year(year: int) -> Task:
         protocol="subsets",
         layout="parallel",
         parts=tuple(
-            Part(
-                name=name, files=(f"{folder}/STS.input.{name}.txt", f"{folder}/STS.gs.{name}.txt"), rows=rows
-            )
+            Part(name=name, files=(f"{folder}/STS.input.{name}.txt", f"{folder}/STS.gs.{name}.txt"), rows=rows)
             for name, rows in _YEARS[year].items()
         ),
         texts=(0, 1),
@@ -189,9 +174,7 @@ _ENTRIES = [
         kind="transfer",
         protocol="train-test",
         layout="table",
-        parts=_splits(
-            train=("MRPC/msr_paraphrase_train.txt", 4076), test=("MRPC/msr_paraphrase_test.txt", 1725)
-        ),
+        parts=_splits(train=("MRPC/msr_paraphrase_train.txt", 4076), test=("MRPC/msr_paraphrase_test.txt", 1725)),
         texts=(3, 4),
         target=0,
         header=True,

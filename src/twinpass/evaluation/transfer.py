@@ -63,9 +63,7 @@ def _train_test(encode: Encode, data: Data, protocol: TransferProtocol) -> Trans
     l2 = np.array(protocol.l2)[[rounded.argmax()]]
     (weights,) = _refit(problem, [train], l2, protocol)
     items = Predictions(problem.y.numpy()[test], predict(problem, test, weights).numpy())
-    return TransferScores(
-        float(rounded.max()), _percent(items.gold, items.predicted), tuple(l2.tolist()), items
-    )
+    return TransferScores(float(rounded.max()), _percent(items.gold, items.predicted), tuple(l2.tolist()), items)
 
 
 def _train_dev_test(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferScores:
@@ -86,9 +84,7 @@ _PROCEDURES: dict[str, Callable[[Encode, Data, TransferProtocol], TransferScores
 }
 
 
-def _prepare(
-    encode: Encode, data: Data, groups: list[tuple[str, ...]]
-) -> tuple[Problem, list[npt.NDArray[np.intp]]]:
+def _prepare(encode: Encode, data: Data, groups: list[tuple[str, ...]]) -> tuple[Problem, list[npt.NDArray[np.intp]]]:
     """One problem of all rows, and for each group of parts the numbers of its rows."""
     sorted_groups = [senteval_order([data.parts[name] for name in group]) for group in groups]
     texts = [row for group in sorted_groups for row in group.texts]
@@ -105,10 +101,7 @@ def _dev_scores(problem: Problem, folds: list[Fold], protocol: TransferProtocol)
 
 
 def _refit(
-    problem: Problem,
-    rows: list[npt.NDArray[np.intp]],
-    l2: npt.NDArray[np.float64],
-    protocol: TransferProtocol,
+    problem: Problem, rows: list[npt.NDArray[np.intp]], l2: npt.NDArray[np.float64], protocol: TransferProtocol
 ) -> list[torch.Tensor]:
     """Train once more on each set of rows with its chosen L2, stopped on a small part of them."""
     folds = [hold_out(r, protocol.held_out, seed=protocol.seed) for r in rows]

@@ -14,11 +14,7 @@ from twinpass.recipes.makers import CORPORA, RELEASED_PARAPHRASES, RELEASED_TRIP
 from twinpass.recipes.store import key_of
 from twinpass.text.nli import NLI, read_nli
 
-_NLI = (
-    "snli_1.0/snli_1.0_train.jsonl multinli_1.0/multinli_1.0_train.jsonl",
-    "nli_pairs.tsv.gz",
-    "nli_pairs.tsv",
-)
+_NLI = ("snli_1.0/snli_1.0_train.jsonl multinli_1.0/multinli_1.0_train.jsonl", "nli_pairs.tsv.gz", "nli_pairs.tsv")
 # Under which names each kind of text is looked for, the released ones first.
 FILES = {
     "wiki": ("wiki1m_for_simcse.txt", "wiki_1m.txt.gz", "wiki.txt"),

@@ -82,19 +82,14 @@ def _draw_dots(axes: Axes, cells: list[Cell], scale: str, theme: Theme) -> None:
 
 
 def _trajectory(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    runs = [
-        RunLog(name=row.row.label, geometry=[(int(s), a, u) for s, a, u in _first(row)["path"]])
-        for row in rows
-    ]
+    runs = [RunLog(name=row.row.label, geometry=[(int(s), a, u) for s, a, u in _first(row)["path"]]) for row in rows]
     drawn = trajectory_figure(runs, protocol=outcome.recipe.protocol)
     return Drawing(name=outcome.recipe.name, title=drawn.title, caption=drawn.caption, draw=drawn.draw)
 
 
 def _geometry(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
     points = [
-        Point(
-            row.row.label, *(or_nan(row.cells[column].mean) for column in ("uniformity", "alignment", "avg"))
-        )
+        Point(row.row.label, *(or_nan(row.cells[column].mean) for column in ("uniformity", "alignment", "avg")))
         for row in rows
     ]
     return _drawing(outcome, partial(draw_geometry, points, AVERAGE))

@@ -132,9 +132,7 @@ class Lab:
                 "corpus": sha256(self.corpora.prepare(subject.corpus, most=subject.most)),
             }
         if isinstance(subject, Baseline):
-            start = (
-                self._encoder(subject) if subject.start is None else self._description(subject.start, seed)
-            )
+            start = self._encoder(subject) if subject.start is None else self._description(subject.start, seed)
             run = describe(self._baseline_run(subject, seed).filled())
             return {
                 "run": {name: value for name, value in run.items() if name not in (*SAID_ELSEWHERE, "model")},
@@ -180,9 +178,7 @@ class Lab:
 
         (path,) = self.corpora.find("flickr")
         texts = dict.fromkeys(text for image in read_captions(path).values() for text in image)
-        theirs = {
-            bare(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers
-        }
+        theirs = {bare(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
         return sorted(texts, key=lambda text: bare(text) not in theirs)[: self.scale.captions]
 
     def _open(self, name: str | Path, *, pooler: str | None = None) -> Model:
@@ -236,9 +232,7 @@ class Lab:
         with self.store.locked(key):
             if not self.store.is_finished(key):
                 run = dataclasses.replace(self._baseline_run(subject, seed), model=start, output=str(folder))
-                result = train_baseline(
-                    run, evaluate=self.dev, on_event=self.on_event, resume=True, overwrite=True
-                )
+                result = train_baseline(run, evaluate=self.dev, on_event=self.on_event, resume=True, overwrite=True)
                 if not result.finished:
                     raise KeyboardInterrupt
                 facts = {"run": describe(run), "result": describe_result(result)}
@@ -273,8 +267,7 @@ class Lab:
         key = key_of([self.key(subject, seed), key_of(list(texts))])
         with self.store.locked(key):
             layer = kept_layer(
-                self.store.layer(key),
-                lambda: FITS[subject.layer](self._vectors(base, texts), seed=seed),
+                self.store.layer(key), lambda: FITS[subject.layer](self._vectors(base, texts), seed=seed)
             )
         name = f"{base.name} + {subject.layer} ({subject.on})"
         return Model(name, lambda wanted: apply_layer(layer, self._vectors(base, wanted)))

@@ -26,13 +26,8 @@ def make_data(folder: Path) -> Path:
             sentences = list(dict.fromkeys(make_sentence(rng) for _ in range(ROWS)))
             _write(aside / "wiki.txt", sentences)
             _write(aside / "nli_pairs.tsv", ["premise\thypothesis\tlabel", *_nli(sentences)])
-            _write(
-                aside / "pairs" / "qqp_6k.tsv", ["question1\tquestion2\tis_duplicate", *_questions(sentences)]
-            )
-            _write(
-                aside / "pairs" / "paranmt_6k.tsv",
-                ["sent0\tsent1", *(f"{s}\t{_longer(s)}" for s in sentences)],
-            )
+            _write(aside / "pairs" / "qqp_6k.tsv", ["question1\tquestion2\tis_duplicate", *_questions(sentences)])
+            _write(aside / "pairs" / "paranmt_6k.tsv", ["sent0\tsent1", *(f"{s}\t{_longer(s)}" for s in sentences)])
             _write(aside / "flickr30k_captions.tsv", [_CAPTIONS, *_images(sentences)])
             _write(aside / "glove.txt", _word_vectors(rng))
             for task in TASKS:

@@ -70,9 +70,7 @@ def protocols(lab: Lab, subject: Subject, seed: int) -> Found:
     """Avg. STS of one model by the protocol of every paper of Table B.1."""
     results = _judge(lab, subject, seed, "sts", regressor=True)
     averages = {cell: _sts_values(results, cell)["avg"] for cell in CELLS}
-    return Found(
-        {f"{paper}, {cell.name}": averages[cell] for paper, cells in PAPERS.items() for cell in cells}
-    )
+    return Found({f"{paper}, {cell.name}": averages[cell] for paper, cells in PAPERS.items() for cell in cells})
 
 
 @MEASURES.register("trajectory")
@@ -92,9 +90,7 @@ def geometry(lab: Lab, subject: Subject, seed: int) -> Found:
     """Alignment and uniformity on STS-B's development set, and Avg. STS."""
     found = stsb_dev(lab, subject, seed)
     average = sts(lab, subject, seed).values["avg"]
-    return Found(
-        {"alignment": found.more["alignment"], "uniformity": found.more["uniformity"], "avg": average}
-    )
+    return Found({"alignment": found.more["alignment"], "uniformity": found.more["uniformity"], "avg": average})
 
 
 @MEASURES.register("spectrum")
@@ -107,8 +103,7 @@ def spectrum(lab: Lab, subject: Subject, seed: int) -> Found:
     values = found.normalised
     half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
     return Found(
-        {"tenth": float(values[min(9, len(values) - 1)]), "half": float(half)},
-        more={"curve": values.tolist()},
+        {"tenth": float(values[min(9, len(values) - 1)]), "half": float(half)}, more={"curve": values.tolist()}
     )
 
 
@@ -119,9 +114,7 @@ def densities(lab: Lab, subject: Subject, seed: int) -> Found:
 
     cosines = lab.dev.cosines(lab.model(subject, seed, texts=lab.dev.texts).encode)
     groups = measure_densities(cosines, np.asarray(lab.dev.gold))
-    medians = {
-        f"group{n}": group.quartiles[1] for n, group in enumerate(groups) if group.quartiles is not None
-    }
+    medians = {f"group{n}": group.quartiles[1] for n, group in enumerate(groups) if group.quartiles is not None}
     return Found(medians, more={"cosines": cosines.tolist(), "gold": lab.dev.gold})
 
 

@@ -21,9 +21,7 @@ class Row:
     label: str
     subjects: Mapping[str, Subject] = field(default_factory=dict)
     measure: str | None = None  # where it is not the recipe's
-    pick: str | None = (
-        None  # which of the measure's numbers the row shows, where it is not one for each column
-    )
+    pick: str | None = None  # which of the measure's numbers the row shows, where it is not one for each column
     source: str = ""  # whom the paper quotes
     why_quoted: str = ""  # why we do not measure it
 
@@ -37,9 +35,7 @@ class Recipe:
     measure: str
     columns: Mapping[str, str]  # key -> heading
     rows: tuple[Row, ...]
-    paper: Mapping[
-        str, tuple[Number, ...]
-    ]  # row -> a number for each column; empty for figures without numbers
+    paper: Mapping[str, tuple[Number, ...]]  # row -> a number for each column; empty for figures without numbers
     protocol: str
     figure: str = "dots"  # how it is drawn
     trainings_per_subject: int = 1

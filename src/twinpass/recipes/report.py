@@ -53,19 +53,13 @@ def _cells(outcome: Outcome, row: RowOutcome) -> list[str]:
         return [ours(cell) for cell in cells]
     if len(cells) > WIDE:
         return [f"{ours(cell)} ({number(cell.paper)})" for cell in cells]
-    return [
-        text
-        for cell in cells
-        for text in (ours(cell), number(cell.paper), number(cell.difference, sign=True))
-    ]
+    return [text for cell in cells for text in (ours(cell), number(cell.paper), number(cell.difference, sign=True))]
 
 
 def notes(outcome: Outcome) -> list[str]:
     """Return what is to be said below the table: protocol, ordering, rows left out, the text that was read."""
     recipe = outcome.recipe
-    seeds = (
-        f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)} ({', '.join(map(str, outcome.seeds))})"
-    )
+    seeds = f"{len(outcome.seeds)} seed{'s' * (len(outcome.seeds) > 1)} ({', '.join(map(str, outcome.seeds))})"
     encoder = f", encoder {outcome.encoder}" if outcome.encoder else ""
     found = [f"{recipe.protocol}; scale {outcome.scale}{encoder}, {seeds}"]
     for column, label in recipe.columns.items():

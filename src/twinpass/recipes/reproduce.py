@@ -150,12 +150,7 @@ def _measure(recipe: Recipe, row: Row, subject: Subject, lab: Lab, seed: int, *,
     """Measure a subject, or find that it was measured before."""
     name = row.measure or recipe.measure
     key = key_of(
-        {
-            "subject": lab.key(subject, seed),
-            "measure": name,
-            "data": str(lab.data),
-            "judged": lab.scale.judged_rows,
-        }
+        {"subject": lab.key(subject, seed), "measure": name, "data": str(lab.data), "judged": lab.scale.judged_rows}
     )
     with lab.store.locked(key, wait=wait):
         known = lab.store.read_score(key)
@@ -225,13 +220,7 @@ def _trainings(row: Row, scale: Scale) -> Iterator[Subject]:
 
 
 # Rows of the paper's training corpora (Tables 4 and A.1), for the estimate.
-_ROWS = {
-    "wiki": 1_000_000,
-    "wiki-documents": 1_000_000,
-    "nli-triplets": 275_601,
-    "qqp": 134_000,
-    "flickr": 318_000,
-}
+_ROWS = {"wiki": 1_000_000, "wiki-documents": 1_000_000, "nli-triplets": 275_601, "qqp": 134_000, "flickr": 318_000}
 _ROWS |= {"paranmt": 5_000_000, "nli-all": 942_000, "nli-labelled": 942_000, "nli-sentences": 942_000}
 
 

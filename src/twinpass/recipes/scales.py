@@ -103,9 +103,7 @@ SMOKE = SCALES.add(
 )
 
 
-def scale_run(
-    run: Run, scale: Scale, *, encoder: str | None, seed: int, device: str, keeps_batch: bool = False
-) -> Run:
+def scale_run(run: Run, scale: Scale, *, encoder: str | None, seed: int, device: str, keeps_batch: bool = False) -> Run:
     """Return the run as a scale has it: with another encoder, fewer steps, smaller batches."""
     run = run.replace(model=scale.encoder_for(run.model, encoder), seed=seed, device=device)
     if not scale.own_encoder:

@@ -21,9 +21,7 @@ class Trained:
 
     run: Run
     corpus: str
-    keeps_batch: bool = (
-        False  # where the batch size is what is studied, a smaller scale takes fewer steps instead
-    )
+    keeps_batch: bool = False  # where the batch size is what is studied, a smaller scale takes fewer steps instead
     most: int | None = None  # a sample of so many rows of the corpus
 
 

@@ -53,9 +53,7 @@ class Approximate:
     vectors: Floats
     effort: int = 0
 
-    def top(
-        self, queries: Floats, *, k: int, allowed: NDArray[np.bool_] | None = None
-    ) -> tuple[Floats, Rows]:
+    def top(self, queries: Floats, *, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[Floats, Rows]:
         """Return the inner products and rows (n, k) of the best that were found; a row of -1 stands for none."""
         k = min(k, len(self.vectors))
         wanted = min(k * REFINED[self.kind], len(self.vectors))
@@ -71,20 +69,14 @@ class Approximate:
 
     def _parameters(self, wanted: int, allowed: NDArray[np.bool_] | None) -> Any:
         faiss = _faiss()
-        chosen = (
-            {}
-            if allowed is None
-            else {"sel": faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))}
-        )
+        chosen = {} if allowed is None else {"sel": faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))}
         if self.kind == HNSW:
             return faiss.SearchParametersHNSW(efSearch=max(self.effort, wanted), **chosen)
         return faiss.SearchParametersIVF(nprobe=self.effort, **chosen)
 
     def tune(self, *, seed: int = 0) -> dict[str, Any]:
         """Find the least effort that reaches the target, and return what was measured."""
-        rows = np.sort(
-            np.random.default_rng(seed).choice(len(self.vectors), min(SAMPLE, len(self.vectors)), False)
-        )
+        rows = np.sort(np.random.default_rng(seed).choice(len(self.vectors), min(SAMPLE, len(self.vectors)), False))
         queries = np.ascontiguousarray(self.vectors[rows])
         exact = without_self(*top(queries, self.vectors, k=11), rows)
         recall = 0.0
@@ -141,9 +133,7 @@ def _faiss() -> Any:
 def _graph(vectors: Floats) -> Any:
     """Half precision halves the graph's memory; the candidates are scored exactly all the same."""
     faiss = _faiss()
-    index = faiss.IndexHNSWSQ(
-        vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT
-    )
+    index = faiss.IndexHNSWSQ(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
     index.hnsw.efConstruction = BUILD_EFFORT
     return index
 
@@ -151,12 +141,8 @@ def _graph(vectors: Floats) -> Any:
 def _lists(vectors: Floats, seed: int) -> Any:
     faiss = _faiss()
     rows, dimensions = vectors.shape
-    lists = max(
-        1, min(int(4 * rows**0.5), rows // EXAMPLES_PER_LIST)
-    )  # 4 times the root is faiss's own advice
-    codes = max(
-        size for size in range(1, max(1, dimensions // DIMENSIONS_PER_CODE) + 1) if not dimensions % size
-    )
+    lists = max(1, min(int(4 * rows**0.5), rows // EXAMPLES_PER_LIST))  # 4 times the root is faiss's own advice
+    codes = max(size for size in range(1, max(1, dimensions // DIMENSIONS_PER_CODE) + 1) if not dimensions % size)
     coarse = faiss.IndexFlatIP(dimensions)
     index = faiss.IndexIVFPQ(coarse, dimensions, lists, codes, 8, faiss.METRIC_INNER_PRODUCT)
     index.own_fields, _ = True, coarse.this.disown()  # it outlives this function inside the index

@@ -71,9 +71,7 @@ def _centres(index: Index, ids: NDArray[np.int64], k: int, seed: int) -> Floats:
 
 def _assign(index: Index, ids: NDArray[np.int64], centres: Floats) -> tuple[Floats, NDArray[np.int64]]:
     found = [top(index.vectors(ids[at : at + BLOCK]), centres, k=1) for at in range(0, len(ids), BLOCK)]
-    return np.concatenate([scores[:, 0] for scores, _ in found]), np.concatenate(
-        [rows[:, 0] for _, rows in found]
-    )
+    return np.concatenate([scores[:, 0] for scores, _ in found]), np.concatenate([rows[:, 0] for _, rows in found])
 
 
 def _describe(

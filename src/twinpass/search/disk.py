@@ -55,9 +55,7 @@ def sweep(folder: Path, keep: set[str]) -> None:
 def strangers(folder: Path, known: set[str]) -> list[str]:
     """Return the names of files in a folder that no index made."""
     return sorted(
-        path.name
-        for path in folder.iterdir()
-        if path.name not in known | {LOCK} and not OURS.fullmatch(path.name)
+        path.name for path in folder.iterdir() if path.name not in known | {LOCK} and not OURS.fullmatch(path.name)
     )
 
 

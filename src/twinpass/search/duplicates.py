@@ -56,9 +56,7 @@ def _exactly(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]:
         vectors = index.vectors(ids[rows])
         leaders = _settle_block(rows, vectors @ vectors.T, kept, cosines, least)
         for later in _blocks(start + BLOCK, len(ids)):
-            _follow(
-                later, index.vectors(ids[later]) @ vectors[leaders - start].T, leaders, kept, cosines, least
-            )
+            _follow(later, index.vectors(ids[later]) @ vectors[leaders - start].T, leaders, kept, cosines, least)
     return kept, cosines
 
 

@@ -81,9 +81,7 @@ def _open(path: Path) -> Any:
 
 def _notes(path: Path, file: Any) -> dict[str, str]:
     schema = file.schema_arrow
-    notes = {
-        key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if key[:5] != b"ARROW"
-    }
+    notes = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if key[:5] != b"ARROW"}
     if "model_fingerprint" not in notes or not {"text", "vector"} <= {*schema.names}:
         raise InputError(f"{path} has no texts with vectors of a known model. {WANTED}.")
     return notes

@@ -69,25 +69,17 @@ class Index:
         """
         if missing := {"name", "fingerprint"} - set(model):
             raise ConfigError(f"an index wants its model's name and fingerprint; there is no {min(missing)}.")
-        writing.build(
-            Path(folder), blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts
-        )
+        writing.build(Path(folder), blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
         return cls.open(folder)
 
-    def add(
-        self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None
-    ) -> Written:
+    def add(self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None) -> Written:
         """Add a stream of blocks, all or nothing; return how many rows were added and left out."""
         written = writing.add(self.folder, blocks, model=self.model, unique=unique, facts=facts)
         self.refresh()
         return written
 
     def remove(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        texts: Sequence[str] | None = None,
-        where: Where = None,
+        self, *, ids: Sequence[int] | None = None, texts: Sequence[str] | None = None, where: Where = None
     ) -> int:
         """Remove the rows with these ids, with these texts, or that meet these conditions; return how many."""
         check_one_choice(ids, texts, where)
@@ -121,10 +113,7 @@ class Index:
         scores, rows = snapshot.nearest(unit(queries), k, allowed)
         good = (rows >= 0) & (scores >= least)
         return [
-            [
-                _hit(snapshot, int(row), float(score))
-                for row, score in zip(found[kept], each[kept], strict=True)
-            ]
+            [_hit(snapshot, int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
             for found, each, kept in zip(rows, scores, good, strict=True)
         ]
 
@@ -197,9 +186,7 @@ def _hit(snapshot: Snapshot, row: int, score: float) -> Hit:
     return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
 
 
-def _chosen(
-    snapshot: Snapshot, *, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where
-) -> Ids:
+def _chosen(snapshot: Snapshot, *, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> Ids:
     if ids is not None:
         return snapshot.ids[snapshot.rows_of(ids)]
     if texts is not None:

@@ -41,18 +41,14 @@ class Manifest:
     removed: str | None = None  # the file that lists the ids which were removed and still take room
     removed_rows: int = 0
     generation: int = 0  # counts the changes
-    history: tuple[
-        dict[str, Any], ...
-    ] = ()  # the latest changes: what, how many rows, when, and what made it
+    history: tuple[dict[str, Any], ...] = ()  # the latest changes: what, how many rows, when, and what made it
 
     @property
     def rows(self) -> int:
         """Number of rows, removed ones included."""
         return sum(part.rows for part in self.parts)
 
-    def changed(
-        self, what: str, rows: int, facts: Mapping[str, Any] | None = None, **fields: Any
-    ) -> Manifest:
+    def changed(self, what: str, rows: int, facts: Mapping[str, Any] | None = None, **fields: Any) -> Manifest:
         """Return the manifest after a change, which it remembers."""
         entry = {"what": what, "rows": rows, "when": datetime.now(timezone.utc).isoformat(timespec="seconds")}
         history = (*self.history, {**entry, **(facts or {})})[-REMEMBERED:]
@@ -108,9 +104,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def _parse(document: dict[str, Any]) -> Manifest:
-    parts = tuple(
-        Part(**{**_known(Part, part), "columns": tuple(part["columns"])}) for part in document["parts"]
-    )
+    parts = tuple(Part(**{**_known(Part, part), "columns": tuple(part["columns"])}) for part in document["parts"])
     return Manifest(**{**_known(Manifest, document), "parts": parts, "history": tuple(document["history"])})
 
 

@@ -64,10 +64,7 @@ class MilvusIndex:
             first, blocks = peek(blocks)
             dimensions = int(np.shape(first.vectors)[1])
             manifest = Manifest(
-                model=dict(model),
-                dimensions=dimensions,
-                kind=kind,
-                generation=old.manifest.generation if old else 0,
+                model=dict(model), dimensions=dimensions, kind=kind, generation=old.manifest.generation if old else 0
             )
             name = f"{store.states}_{manifest.generation + 1:06d}"
             store.create_rows(name, dimensions=dimensions, kind=kind)
@@ -79,16 +76,12 @@ class MilvusIndex:
             store.sweep(keep=name)
         return cls(store, state)
 
-    def add(
-        self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None
-    ) -> Written:
+    def add(self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None) -> Written:
         """Add a stream of blocks; nobody sees them before all are written."""
         store = self._store
         with store.explained():
             state = _existing(store)
-            check_model(
-                store.address, state.manifest.model, **_identity(self.model)
-            )  # it may be another by now
+            check_model(store.address, state.manifest.model, **_identity(self.model))  # it may be another by now
             if not state.pending:
                 state = State(replace(state.manifest, generation=state.manifest.generation + 1), pending=True)
                 store.put(state)
@@ -110,11 +103,7 @@ class MilvusIndex:
         return written
 
     def remove(
-        self,
-        *,
-        ids: Sequence[int] | None = None,
-        texts: Sequence[str] | None = None,
-        where: Where = None,
+        self, *, ids: Sequence[int] | None = None, texts: Sequence[str] | None = None, where: Where = None
     ) -> int:
         """Remove the rows with these ids, with these texts, or that meet these conditions; return how many."""
         check_one_choice(ids, texts, where)
@@ -252,9 +241,7 @@ def check_target(address: Address, *, kind: str, overwrite: bool) -> None:
     """Refuse, before any work is done, a place where `build` would fail."""
     check_kind(kind)
     check_ready(address, create=True)
-    if (
-        not address.is_file or Path(address.uri).exists()
-    ):  # looking into a file that is not there would make it
+    if not address.is_file or Path(address.uri).exists():  # looking into a file that is not there would make it
         store = Store(address, create=True)
         with store.explained():
             _check_free(store, overwrite=overwrite)
@@ -264,9 +251,7 @@ def _check_free(store: Store, *, overwrite: bool) -> State | None:
     """Return the index that is to be replaced, if there is one; refuse where that was not asked for."""
     old = store.state()
     if old is not None and not overwrite:
-        raise OutputError(
-            f"there is an index {store.address} already. Add to it, or replace it with --overwrite."
-        )
+        raise OutputError(f"there is an index {store.address} already. Add to it, or replace it with --overwrite.")
     return old
 
 

@@ -15,9 +15,7 @@ from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError
 
 CONNECTING = 10  # seconds: a server that is there answers in far less
 ANSWERING = 120  # seconds for one request: the client would go on trying for many minutes
-_NAME = re.compile(
-    r"[A-Za-z_][A-Za-z0-9_]{0,199}"
-)  # what every Milvus accepts, with room for our own endings
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")  # what every Milvus accepts, with room for our own endings
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,11 @@ class Snapshot:
         self.folder = folder
         self.manifest = manifest
         self.segments = [
-            Segment(folder / part.name, rows=part.rows, dimensions=manifest.dimensions)
-            for part in manifest.parts
+            Segment(folder / part.name, rows=part.rows, dimensions=manifest.dimensions) for part in manifest.parts
         ]
         self.starts: Ids = np.cumsum([0, *(part.rows for part in manifest.parts)])
         self.removed: Ids = (
-            np.load(folder / manifest.removed, allow_pickle=False)
-            if manifest.removed
-            else np.empty(0, np.int64)
+            np.load(folder / manifest.removed, allow_pickle=False) if manifest.removed else np.empty(0, np.int64)
         )
         self._engines: dict[int, Approximate] = {}
 

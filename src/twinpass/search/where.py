@@ -10,9 +10,7 @@ from twinpass.errors import ConfigError
 from twinpass.registry import suggest
 from twinpass.text.columns import to_number
 
-_CONDITION = re.compile(
-    r"\s*(?P<column>[^=!<>]+?)\s*(?P<operator>!=|<=|>=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL
-)
+_CONDITION = re.compile(r"\s*(?P<column>[^=!<>]+?)\s*(?P<operator>!=|<=|>=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL)
 HOW = "Wanted column=value or column!=value, or for numbers one of < <= > >=, such as year>=2020"
 
 Where = str | Sequence[str] | None

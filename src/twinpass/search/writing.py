@@ -63,12 +63,7 @@ def build(
 
 
 def add(
-    folder: Path,
-    blocks: Iterable[Block],
-    *,
-    model: Mapping[str, Any],
-    unique: bool,
-    facts: Mapping[str, Any] | None,
+    folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], unique: bool, facts: Mapping[str, Any] | None
 ) -> Written:
     """Add blocks, which this model made, to an index as a segment of their own."""
     with _changing(folder) as manifest:
@@ -114,13 +109,9 @@ def join(folder: Path, manifest: Manifest) -> None:
         return
     try:
         _join_from(folder, manifest, first)
-    except (
-        OSError
-    ) as error:  # a full disk, as a rule; what was to be changed has been, and must not be tried again
+    except OSError as error:  # a full disk, as a rule; what was to be changed has been, and must not be tried again
         message = f"{folder} was changed, but its segments could not be joined: {error.strerror or error}"
-        warnings.warn(
-            f"{message}. Make room, then: twinpass index compact {folder}", UserWarning, stacklevel=2
-        )
+        warnings.warn(f"{message}. Make room, then: twinpass index compact {folder}", UserWarning, stacklevel=2)
 
 
 def _join_from(folder: Path, manifest: Manifest, first: int) -> None:

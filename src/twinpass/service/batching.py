@@ -146,9 +146,7 @@ class Batcher:
             if np.isfinite(vector).all():
                 self._deliver(job, vector)
             else:
-                self._fail(
-                    job, TwinpassError("the model gave NaN or infinity for a text. Check its weights.")
-                )
+                self._fail(job, TwinpassError("the model gave NaN or infinity for a text. Check its weights."))
 
     def _deliver(self, job: Job, vector: Vectors) -> None:
         if self._jobs.get(job.ids) is job:

@@ -63,9 +63,7 @@ def check_texts(service: Service, texts: Sequence[str], *, param: str) -> None:
     most = service.limits.characters
     for place, text in enumerate(texts):
         if len(text) > most:
-            message = (
-                f"text {place} has {len(text):,} characters; at most {most:,} are taken. Send it in parts."
-            )
+            message = f"text {place} has {len(text):,} characters; at most {most:,} are taken. Send it in parts."
             raise Refusal(400, message, param=param, code="string_above_max_length")
         if not _is_text(text):
             message = f"text {place} holds half a character (a lone surrogate), which no encoding can write."

@@ -13,14 +13,7 @@ from twinpass.search.index import Hit, Index
 from twinpass.service.corpus import Once, describe, measure
 from twinpass.service.embeddings import answer, check_texts, usage
 from twinpass.service.problems import Refusal
-from twinpass.service.schemas import (
-    Analysis,
-    IndexInfo,
-    SearchRequest,
-    SearchResults,
-    Similarity,
-    SimilarityRequest,
-)
+from twinpass.service.schemas import Analysis, IndexInfo, SearchRequest, SearchResults, Similarity, SimilarityRequest
 from twinpass.service.service import Encoded, Service
 from twinpass.service.waiting import wanted
 
@@ -75,9 +68,7 @@ async def _search(
     service: Service, index: Index, queries: Sequence[str], body: SearchRequest
 ) -> tuple[Encoded, list[list[Hit]]]:
     encoded = await service.encode_texts(queries, normalize=True)
-    found = await asyncio.to_thread(
-        index.search, encoded.vectors, body.k, where=body.where, min_score=body.min_score
-    )
+    found = await asyncio.to_thread(index.search, encoded.vectors, body.k, where=body.where, min_score=body.min_score)
     return encoded, found
 
 

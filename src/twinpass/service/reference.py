@@ -19,10 +19,7 @@ h2 { margin-top: 2.5rem } summary { cursor: pointer } td { padding: .1rem 1rem .
 def write_reference(description: Mapping[str, Any]) -> str:
     """Return an OpenAPI description as a page."""
     info = description["info"]
-    body = [
-        f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>",
-        f"<p>{escape(info['description'])}</p>",
-    ]
+    body = [f"<h1>{escape(info['title'])} {escape(info['version'])}</h1>", f"<p>{escape(info['description'])}</p>"]
     body.append('<p>The same for programs: <a href="/openapi.json">openapi.json</a>.</p>')
     for path, methods in description["paths"].items():
         for method, operation in methods.items():
@@ -34,9 +31,7 @@ def write_reference(description: Mapping[str, Any]) -> str:
     )
 
 
-def _operation(
-    path: str, method: str, operation: Mapping[str, Any], description: Mapping[str, Any]
-) -> Iterator[str]:
+def _operation(path: str, method: str, operation: Mapping[str, Any], description: Mapping[str, Any]) -> Iterator[str]:
     yield f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(operation.get('summary', ''))}.</p>"
     if "requestBody" in operation:
         yield from _body("Send", operation["requestBody"], description)

@@ -41,10 +41,7 @@ class SimilarityRequest(_Request):
 
     @model_validator(mode="after")
     def _one_of_two(self) -> SimilarityRequest:
-        if [self.sentences is None, self.a is None, self.b is None] not in (
-            [False, True, True],
-            [True, False, False],
-        ):
+        if [self.sentences is None, self.a is None, self.b is None] not in ([False, True, True], [True, False, False]):
             raise ValueError("wanted either `sentences`, or `a` and `b`")
         return self
 

@@ -44,11 +44,7 @@ def is_local(bound: socket.socket) -> bool:
 def run_server(app: FastAPI, bound: socket.socket, *, seconds: float) -> None:
     """Serve until SIGINT or SIGTERM, then take nothing new, finish what was accepted, and return."""
     config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(seconds) + GRACE,
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=int(seconds) + GRACE
     )
     # uvicorn raises the signal again when it is done; an end that was asked for is not a failure.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -23,9 +23,7 @@ async def wanted(request: Request, work: Coroutine[Any, Any, T], *, seconds: flo
             return working.result()
         if gone.done():
             raise Refusal(499, "the client has gone.", code="client_closed_request")
-        raise Refusal(
-            504, f"no answer within {seconds:g} seconds. Send less at once, or later.", code="timeout"
-        )
+        raise Refusal(504, f"no answer within {seconds:g} seconds. Send less at once, or later.", code="timeout")
     finally:
         working.cancel()
         gone.cancel()

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 BATCH_COST = 64.0
 
 
-def cut(
-    lengths: NDArray[np.int64], *, token_budget: int, batch_cost: float = BATCH_COST
-) -> list[NDArray[np.int64]]:
+def cut(lengths: NDArray[np.int64], *, token_budget: int, batch_cost: float = BATCH_COST) -> list[NDArray[np.int64]]:
     """Return index arrays, longest texts first, that minimise padded tokens plus a cost for each batch.
 
     No batch holds more than `token_budget` padded tokens, unless a single text does.

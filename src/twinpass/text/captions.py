@@ -13,9 +13,7 @@ from twinpass.text.sources import find_sources
 from twinpass.text.streams import read_lines
 
 
-def caption_pairs(
-    path: str | os.PathLike[str], *, seed: int = 42, most: int | None = None
-) -> list[tuple[str, str]]:
+def caption_pairs(path: str | os.PathLike[str], *, seed: int = 42, most: int | None = None) -> list[tuple[str, str]]:
     """Return every two captions of every image (ten for five captions), or a sample of so many, in order.
 
     The file is the released one (`image.jpg#0`, a tab, a caption) or a table of one image a row, its captions in

@@ -104,9 +104,7 @@ class Corpus:
             rows += 1
             for text in texts:
                 content = text.encode()
-                digest.update(
-                    b"%d:%b" % (len(content), content)
-                )  # lengths keep ("ab", "c") from being ("a", "bc")
+                digest.update(b"%d:%b" % (len(content), content))  # lengths keep ("ab", "c") from being ("a", "bc")
             digest.update(f"{score!r}\n".encode())
         return Survey(rows, rows * self.width, digest.hexdigest())
 

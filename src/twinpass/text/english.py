@@ -17,12 +17,8 @@ _COMMON = frozenset(
     """.split()  # noqa: SIM905 -- a list would be a hundred lines
 )
 _PLAIN_WORD = re.compile(r"[\"'(\[]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]+)*[\"')\],.;:!?]*")
-_NEVER = re.compile(
-    r"[\\{}<>|=^~@#$%*`_\x00-\x1f]{2}|[\\{}<>|=`@$^~]|::|https?:|www\.|\.\.\.|--|\*\*|\(\)\(|__"
-)
-_HANGING = re.compile(
-    r"\b(?:a|an|and|are|as|at|by|e\.g|for|from|i\.e|in|is|of|or|see|the|to|with)[.,:;?!)\s]*$", re.I
-)
+_NEVER = re.compile(r"[\\{}<>|=^~@#$%*`_\x00-\x1f]{2}|[\\{}<>|=`@$^~]|::|https?:|www\.|\.\.\.|--|\*\*|\(\)\(|__")
+_HANGING = re.compile(r"\b(?:a|an|and|are|as|at|by|e\.g|for|from|i\.e|in|is|of|or|see|the|to|with)[.,:;?!)\s]*$", re.I)
 _BEGINNING = re.compile(r"(?!TODO|FIXME|XXX|NOTE\b)[\"'(]?[A-Z0-9]")
 
 
@@ -50,6 +46,4 @@ def _reads_as_english(words: list[str]) -> bool:
 
 
 def _is_balanced(text: str) -> bool:
-    return (
-        text.count("(") == text.count(")") and text.count("[") == text.count("]") and text.count('"') % 2 == 0
-    )
+    return text.count("(") == text.count(")") and text.count("[") == text.count("]") and text.count('"') % 2 == 0

@@ -19,17 +19,7 @@ VERSION = 2  # raise it whenever the same source would give different prose: it 
 LONGEST_DESCRIPTION = 3  # sentences
 
 _HOLDERS = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_REMARKS = (
-    "See ",
-    "Refer to ",
-    "For more ",
-    "For details",
-    "Deprecated",
-    "Added in",
-    "New in",
-    "Changed in",
-    "TODO",
-)
+_REMARKS = ("See ", "Refer to ", "For more ", "For details", "Deprecated", "Added in", "New in", "Changed in", "TODO")
 
 
 Prose = list[tuple[list[str], bool]]  # the sentences of each paragraph, and whether it is of the lead

@@ -21,11 +21,7 @@ Triplet = tuple[str, str, str]
 T = TypeVar("T")
 
 # What a hard negative may be; "both" draws from the two together (Table 7).
-NEGATIVES = {
-    "contradiction": ("contradiction",),
-    "neutral": ("neutral",),
-    "both": ("contradiction", "neutral"),
-}
+NEGATIVES = {"contradiction": ("contradiction",), "neutral": ("neutral",), "both": ("contradiction", "neutral")}
 PAIRS = {label: (label,) for label in LABELS} | {"all": LABELS}
 
 
@@ -46,9 +42,7 @@ class NLI(NamedTuple):
         labels = choose(label, "pairs", PAIRS)
         return sample_rows([pair for name in labels for pair in self.labelled[name]], sample, seed)
 
-    def triplets(
-        self, *, negatives: str = "contradiction", sample: int | None = None, seed: int = 42
-    ) -> list[Triplet]:
+    def triplets(self, *, negatives: str = "contradiction", sample: int | None = None, seed: int = 42) -> list[Triplet]:
         """Return (premise, entailment, hard negative) for every entailment whose premise has a negative."""
         of_premise = self._negatives(negatives)
         random = np.random.default_rng(seed)

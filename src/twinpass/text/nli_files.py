@@ -51,9 +51,7 @@ class Tally:
     skipped: Counter[str] = field(default_factory=Counter)
 
 
-def read_file(
-    name: str | os.PathLike[str], tally: Tally, *, skip_bad_rows: bool = False
-) -> Iterator[Labelled]:
+def read_file(name: str | os.PathLike[str], tally: Tally, *, skip_bad_rows: bool = False) -> Iterator[Labelled]:
     """Yield the labelled pairs of a file (or of the files that match a pattern), counting as they go by."""
     bad = BadRows(skip=skip_bad_rows)
     for source in _find(os.fspath(name)):
@@ -68,9 +66,7 @@ def read_file(
 
 def _find(name: str) -> list[Source]:
     if is_folder(name):
-        raise InputError(
-            f"{name} is a folder. Name the files in it: releases hold the same pairs in several formats."
-        )
+        raise InputError(f"{name} is a folder. Name the files in it: releases hold the same pairs in several formats.")
     bare = name.lower()
     for packing in PACKINGS:
         bare = bare.removesuffix(packing)

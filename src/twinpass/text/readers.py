@@ -53,8 +53,7 @@ class JsonTable:
         """Yield the wanted keys' values; a key that an object lacks gives None."""
         keys = [self.names[at] for at in wanted]
         records: Iterator[Record] = (
-            (number, [document.get(key) for key in keys] if document else ())
-            for number, document in self._objects(bad)
+            (number, [document.get(key) for key in keys] if document else ()) for number, document in self._objects(bad)
         )
         return without_blanks(self.name, records, bad)
 

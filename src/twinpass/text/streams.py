@@ -77,9 +77,7 @@ def read_lines(source: Source) -> Iterator[Line]:
 def _refuse_binary(source: Source, head: bytes) -> None:
     """Raise InputError if the first bytes are not those of a UTF-8 text."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(
-            f"{source.label} is UTF-16 text; wanted UTF-8. Convert it: iconv -f UTF-16 -t UTF-8 IN > OUT"
-        )
+        raise InputError(f"{source.label} is UTF-16 text; wanted UTF-8. Convert it: iconv -f UTF-16 -t UTF-8 IN > OUT")
     if b"\0" in head:
         line = head.count(b"\n", 0, head.index(b"\0")) + 1
         raise InputError(
@@ -100,7 +98,5 @@ def spool(stream: BinaryIO, source: Source) -> Source:
 def spool_stdin(format: str) -> Source:
     """Copy standard input to a temporary file, so that several passes can be made over it."""
     if sys.stdin is None:  # what Python makes of a closed one
-        raise InputError(
-            "standard input is closed, so there is nothing to read. Name a file, or pipe text in."
-        )
+        raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
     return spool(sys.stdin.buffer, Source(Path("-"), format, "", "stdin"))

@@ -64,9 +64,7 @@ def write_card(parts: Parts, result: Result, *, protocol: str = "") -> None:
         rows=len(parts.data),
         source=parts.rows.source,
         fingerprint=parts.progress.data_fingerprint,
-        overlap=""
-        if overlap is None
-        else f" Lexical overlap of its pairs: {overlap:.0%} (F1 of bags of words).",
+        overlap="" if overlap is None else f" Lexical overlap of its pairs: {overlap:.0%} (F1 of bags of words).",
         scores=_score_table(result, protocol),
         steps=result.steps,
         reason=result.reason,
@@ -91,9 +89,7 @@ def _score_table(result: Result, protocol: str) -> str:
     lines = [f"Protocol: {protocol}\n"] if protocol else []
     lines += ["| | before | best | last |", "|---|---|---|---|"]
     lines += [f"| {name} | {_cells(name, result)} |" for name in result.last]
-    lines += (
-        [f"\nThe best was at step {result.best_step} and is the one kept here."] if result.best_step else []
-    )
+    lines += [f"\nThe best was at step {result.best_step} and is the one kept here."] if result.best_step else []
     return "\n".join(lines)
 
 

@@ -115,9 +115,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 def check_same_run(folder: Path, run: Run) -> None:
     """Refuse to resume with other settings than the checkpoint's."""
     stored = asdict(Run.read(folder / "run.json"))
-    changed = [
-        name for name, value in asdict(run).items() if stored[name] != value and name not in MAY_CHANGE
-    ]
+    changed = [name for name, value in asdict(run).items() if stored[name] != value and name not in MAY_CHANGE]
     if changed:
         details = "; ".join(f"{name}: {stored[name]!r} then, {getattr(run, name)!r} now" for name in changed)
         raise ConfigError(
@@ -176,9 +174,7 @@ def restore_optimizer(
 def random_tensors(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return every process's generators under the names they have in a checkpoint."""
     return {
-        name: state
-        for rank, own in enumerate(states)
-        for name, state in with_prefix(f"random.{rank}", own).items()
+        name: state for rank, own in enumerate(states) for name, state in with_prefix(f"random.{rank}", own).items()
     }
 
 
@@ -214,7 +210,5 @@ def _saying_what_is_left(output: Path) -> Iterator[None]:
         yield
     except OutputError as error:
         left = newest(output)
-        advice = (
-            f"The checkpoint {left} is whole; resume from it." if left else "There was no earlier checkpoint."
-        )
+        advice = f"The checkpoint {left} is whole; resume from it." if left else "There was no earlier checkpoint."
         raise OutputError(f"{error} {advice}") from error

@@ -26,9 +26,7 @@ Tokenize = Callable[[Sequence[str]], list[list[int]]]
 class InMemory:
     """Rows given as Python strings, or as tuples of two or three of them."""
 
-    def __init__(
-        self, rows: Sequence[str] | Sequence[tuple[str, ...]], *, source: str = "the data in memory"
-    ) -> None:
+    def __init__(self, rows: Sequence[str] | Sequence[tuple[str, ...]], *, source: str = "the data in memory") -> None:
         self.source = source
         self.rows = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
         if not self.rows:
@@ -36,9 +34,7 @@ class InMemory:
         self.width = len(self.rows[0])
         for place, row in enumerate(self.rows):
             if len(row) != self.width:
-                raise InputError(
-                    f"row {place} has {len(row)} texts and row 0 has {self.width}. Give all the same."
-                )
+                raise InputError(f"row {place} has {len(row)} texts and row 0 has {self.width}. Give all the same.")
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(texts, None, f"row {place}") for place, texts in enumerate(self.rows))
@@ -117,9 +113,7 @@ def count_rows(rows: Rows) -> int:
 
 def text_key(text: str) -> int:
     """Return 64 bits that tell texts apart: equal texts have equal keys."""
-    return int.from_bytes(
-        hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little"
-    )
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)

@@ -106,9 +106,7 @@ def compute_gradient(parts: Parts, step: int, rows: Numbers) -> Outcome:
     # The view says which sentences make which passes; for unsupervised SimCSE every sentence makes two.
     passes = parts.view.passes(parts.data.columns(own))
     ids = [parts.data.ids(text) for one_pass in passes for text in one_pass]
-    encoder_of = [
-        parts.encoders[min(place, len(parts.encoders) - 1)] for place in range(len(passes)) for _ in own
-    ]
+    encoder_of = [parts.encoders[min(place, len(parts.encoders) - 1)] for place in range(len(passes)) for _ in own]
 
     encode = encode_cached if run.chunk_tokens else encode_directly
     chunks = cut_chunks(ids, encoder_of, token_budget=run.chunk_tokens)
@@ -152,9 +150,7 @@ def _mlm_backward(parts: Parts, step: int, ids: Sequence[object]) -> float | Non
     return parts.mlm.backward(ids, random, weight=parts.run.mlm_weight, processes=parts.processes)
 
 
-def _check_finite(
-    parts: Parts, what: str, value: float, step: int, rows: Numbers, vectors: torch.Tensor
-) -> None:
+def _check_finite(parts: Parts, what: str, value: float, step: int, rows: Numbers, vectors: torch.Tensor) -> None:
     """Stop the run at a number that is none, and say on which texts."""
     if math.isfinite(value):
         return

@@ -99,9 +99,7 @@ class MaskedLanguageModel(nn.Module):
                     f"{encoder.name} has no masked-language-model head, so it cannot say which word fits. Choose a "
                     "model that has one."
                 )
-            warnings.warn(
-                f"{encoder.name} has no masked-language-model head; a fresh one is trained.", stacklevel=2
-            )
+            warnings.warn(f"{encoder.name} has no masked-language-model head; a fresh one is trained.", stacklevel=2)
         return cls._over(encoder, head, rate=rate)
 
     @classmethod
@@ -123,9 +121,7 @@ class MaskedLanguageModel(nn.Module):
         total = 0.0
         for chunk in cut_chunks([c.ids for c in corrupted], [self.encoder] * len(corrupted)):
             with accelerator.autocast():
-                loss = self._summed_loss([corrupted[place] for place in chunk.places]) * (
-                    weight / max(hidden, 1)
-                )
+                loss = self._summed_loss([corrupted[place] for place in chunk.places]) * (weight / max(hidden, 1))
             if loss.requires_grad:
                 accelerator.backward(loss)
             total += float(loss.detach())

@@ -18,9 +18,7 @@ from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.processes import Processes
 
 
-def load_encoders(
-    run: Run, device: torch.device, given: Encoder | None, folder: Path | None
-) -> list[Encoder]:
+def load_encoders(run: Run, device: torch.device, given: Encoder | None, folder: Path | None) -> list[Encoder]:
     """Load one encoder, or two for a dual encoder, from the checkpoint if there is one, ready to train."""
     if folder is not None:
         encoders = [_load(run, place, device) for place in (folder, folder / SECOND)[: _count(run)]]
@@ -29,8 +27,7 @@ def load_encoders(
     else:
         # Both start from the same checkpoint; where a head is fresh, each has its own.
         encoders = [
-            _load(run, run.model, device, pooler=_pooler(run), seed=run.seed + place)
-            for place in range(_count(run))
+            _load(run, run.model, device, pooler=_pooler(run), seed=run.seed + place) for place in range(_count(run))
         ]
     for encoder in encoders:
         encoder.model.train()

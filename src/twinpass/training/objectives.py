@@ -20,9 +20,7 @@ OBJECTIVES: Registry[Objective] = Registry("objective")
 def dropout_objective(passes: Sequence[Tensor], run: Run, mask: Tensor | None) -> Tensor:
     """Eq. 4 on two passes; with a shared mask there is one pass, which serves as both."""
     h_z, h_z_prime = passes[0], passes[-1]
-    return equations.unsupervised(
-        h_z, h_z_prime, temperature=temperature(run), similarity=_similarity(run), mask=mask
-    )
+    return equations.unsupervised(h_z, h_z_prime, temperature=temperature(run), similarity=_similarity(run), mask=mask)
 
 
 @OBJECTIVES.register("pairs")

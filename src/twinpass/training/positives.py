@@ -34,9 +34,7 @@ def _choose_method(run: Run, *, model: str, device: torch.device) -> Method:
 
         wordnet = find_wordnet(run.wordnet)
         return Method(
-            name,
-            lambda: one_by_one(augment.replace_by_synonym(wordnet.synonyms)),
-            fingerprint=wordnet.fingerprint,
+            name, lambda: one_by_one(augment.replace_by_synonym(wordnet.synonyms)), fingerprint=wordnet.fingerprint
         )
     if kind == "mlm":
         from twinpass.training.replacing import masked_words

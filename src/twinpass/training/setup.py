@@ -165,9 +165,7 @@ def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
             f"the batch of {parts.run.batch_size} is larger than the data: every step sees all {len(parts.data)} rows"
         )
     if getattr(parts.rows, "scored", False):
-        notes.append(
-            f"{parts.rows.source} has scores, which training does not use: every pair counts as a positive"
-        )
+        notes.append(f"{parts.rows.source} has scores, which training does not use: every pair counts as a positive")
     if bad := getattr(parts.rows, "bad_rows", 0):
         notes.append(f"{bad} bad rows of {parts.rows.source} were left out")
     return notes

@@ -29,9 +29,7 @@ def as_scores(found: float | Scores) -> Scores:
     if not isinstance(found, dict):
         return {"score": float(found)}
     if "score" not in found:
-        raise ConfigError(
-            f"evaluate must return a number, or a dict with a 'score'; it returned {list(found)}."
-        )
+        raise ConfigError(f"evaluate must return a number, or a dict with a 'score'; it returned {list(found)}.")
     return {name: float(value) for name, value in found.items()}
 
 
@@ -110,9 +108,7 @@ class Watch:
                 "track_geometry wants a dev set of pairs, some of which mean the same; this run has "
                 f"{'no dev set' if self.evaluator is None else 'one that tells ' + ', '.join(scores)}."
             )
-        point = Tracked(
-            step=self.parts.progress.step, alignment=scores["alignment"], uniformity=scores["uniformity"]
-        )
+        point = Tracked(step=self.parts.progress.step, alignment=scores["alignment"], uniformity=scores["uniformity"])
         self.tell(point)
         self.last_mark = time.monotonic()
 
@@ -198,7 +194,5 @@ class Watch:
         """Return what a checkpoint holds beside the model: the optimizer's moments and the head of the MLM."""
         parts = self.parts
         tensors = checkpoint.optimizer_tensors(parts.optimizer, parts.names)
-        head = {
-            name: parameter.detach() for parameter, name in parts.names.items() if name.startswith("mlm.")
-        }
+        head = {name: parameter.detach() for parameter, name in parts.names.items() if name.startswith("mlm.")}
         return tensors | head

@@ -29,9 +29,7 @@ def density_figure(sample: Sample, analyses: Sequence[Analysis]) -> Drawing:
         f"Density of the cosine of {count:,} pairs in five groups of gold score (Gaussian kernel, Scott's rule; one "
         f"scale within a panel; ticks mark medians). {sentence(sample.protocol)}"
     )
-    return Drawing(
-        name="density", title="Cosine by gold score", caption=caption, draw=partial(draw_densities, groups)
-    )
+    return Drawing(name="density", title="Cosine by gold score", caption=caption, draw=partial(draw_densities, groups))
 
 
 def draw_densities(groups: Mapping[str, Sequence[Group]], theme: Theme) -> Figure:

@@ -45,10 +45,7 @@ def geometry_figure(sample: Sample, analyses: Sequence[Analysis], averages: Mapp
         f"Colour and numbers in brackets: {label}; grey: not known."
     )
     return Drawing(
-        name="geometry",
-        title="Alignment and uniformity",
-        caption=caption,
-        draw=partial(draw_geometry, points, label),
+        name="geometry", title="Alignment and uniformity", caption=caption, draw=partial(draw_geometry, points, label)
     )
 
 
@@ -77,12 +74,7 @@ def _scatter(axes: Any, points: Sequence[Point], theme: Theme) -> Any:
         scored = math.isfinite(point.score)
         style: dict[str, Any] = {"c": theme.faint}
         if scored:
-            style = {
-                "c": np.array([point.score]),
-                "cmap": theme.sequential,
-                "vmin": min(known),
-                "vmax": max(known),
-            }
+            style = {"c": np.array([point.score]), "cmap": theme.sequential, "vmin": min(known), "vmax": max(known)}
         drawn = axes.scatter(
             point.uniformity,
             point.alignment,

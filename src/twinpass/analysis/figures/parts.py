@@ -51,9 +51,7 @@ def legend(figure: Figure, axes: Axes, *, handle: float = 2.6) -> None:
     handles, labels = axes.get_legend_handles_labels()
     columns = 2 if len(labels) > 1 and max(map(len, labels)) <= 19 else 1
     figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(labels) / columns))
-    figure.legend(
-        handles, labels, loc="outside upper left", ncols=columns, handlelength=handle, labelspacing=0.3
-    )
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns, handlelength=handle, labelspacing=0.3)
 
 
 def sentence(text: str) -> str:

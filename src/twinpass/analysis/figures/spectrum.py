@@ -26,9 +26,7 @@ def spectrum_figure(sample: Sample, analyses: Sequence[Analysis]) -> Drawing:
         "Singular values of the matrix of unit sentence vectors, divided by the largest (logarithmic scale; values "
         f"below {NOISE:g} left out); a flatter curve is a more isotropic space. {sentence(sample.protocol)}"
     )
-    return Drawing(
-        name="spectrum", title="Singular spectrum", caption=caption, draw=partial(draw_spectra, curves)
-    )
+    return Drawing(name="spectrum", title="Singular spectrum", caption=caption, draw=partial(draw_spectra, curves))
 
 
 def draw_spectra(curves: Mapping[str, NDArray[np.float64]], theme: Theme) -> Figure:

@@ -32,9 +32,7 @@ def theory_figure(sample: Sample, analyses: Sequence[Analysis]) -> Drawing:
             grid[0].text(**where, s=short(each.name, 38), fontsize=6.5, va="bottom", in_layout=False)
         grid[0].set_yticks([])
         grid[0].set_ylim(len(analyses) - 0.55, -0.85)  # the first model on top
-        figure.legend(
-            *grid[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, handletextpad=0.2
-        )
+        figure.legend(*grid[0].get_legend_handles_labels(), loc="outside upper right", ncols=2, handletextpad=0.2)
         return figure
 
     caption = (

@@ -38,8 +38,7 @@ def render_page(title: str, lead: str, sections: Sequence[Section]) -> str:
         style=style,
         contents=" ".join(f'<a href="#{each.anchor}">{escape(each.title)}</a>' for each in sections),
         sections="\n".join(
-            f'<section id="{each.anchor}"><h2>{escape(each.title)}</h2>{each.body}</section>'
-            for each in sections
+            f'<section id="{each.anchor}"><h2>{escape(each.title)}</h2>{each.body}</section>' for each in sections
         ),
         script=_asset("page.js"),
     )

@@ -17,9 +17,7 @@ RECIPE = Recipe(
             for k in (10, 20, 30)
         ),
         *(
-            one_subject(
-                f"delete-{k}", f"Word deletion {k} %", unsupervised(positive=f"delete:{k}", view="pairs")
-            )
+            one_subject(f"delete-{k}", f"Word deletion {k} %", unsupervised(positive=f"delete:{k}", view="pairs"))
             for k in (10, 20, 30)
         ),
         one_subject("delete-one", "Delete one word", DELETE_ONE),

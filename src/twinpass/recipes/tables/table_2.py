@@ -22,10 +22,5 @@ RECIPE = Recipe(
         _both("delete-one", "Delete one word", DELETE_ONE),
         _both("simcse", "Unsupervised SimCSE", SIMCSE),
     ),
-    paper={
-        "next-1": (67.1, 68.9),
-        "next-3": (67.4, 68.8),
-        "delete-one": (75.9, 73.1),
-        "simcse": (82.5, 80.7),
-    },
+    paper={"next-1": (67.1, 68.9), "next-3": (67.4, 68.8), "delete-one": (75.9, 73.1), "simcse": (82.5, 80.7)},
 )

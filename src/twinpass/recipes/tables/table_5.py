@@ -19,9 +19,7 @@ RECIPE = Recipe(
         one_subject("unsup/ct-bert", "CT-BERT-base", m.CT_BERT),
         one_subject("unsup/simcse-bert", "SimCSE-BERT-base", m.SIMCSE),
         one_subject("unsup/roberta", "RoBERTa-base (first-last avg.)", m.ROBERTA_AVERAGE),
-        one_subject(
-            "unsup/roberta-whitening", "RoBERTa-base-whitening", m.on_nli("whitening", m.ROBERTA_FIRST_LAST)
-        ),
+        one_subject("unsup/roberta-whitening", "RoBERTa-base-whitening", m.on_nli("whitening", m.ROBERTA_FIRST_LAST)),
         one_subject("unsup/declutr", "DeCLUTR-RoBERTa-base", m.DECLUTR),
         one_subject("unsup/simcse-roberta", "SimCSE-RoBERTa-base", m.SIMCSE_ROBERTA),
         one_subject("unsup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SIMCSE_ROBERTA_LARGE),
@@ -33,9 +31,7 @@ RECIPE = Recipe(
         one_subject("sup/ct-sbert", "CT-SBERT-base", m.CT_SBERT),
         one_subject("sup/simcse-bert", "SimCSE-BERT-base", m.SUP_SIMCSE),
         one_subject("sup/sroberta", "SRoBERTa-base", m.SROBERTA, source=m.SBERT_PAPER),
-        one_subject(
-            "sup/sroberta-whitening", "SRoBERTa-base-whitening", m.on_nli("whitening", m.SROBERTA_FIRST_LAST)
-        ),
+        one_subject("sup/sroberta-whitening", "SRoBERTa-base-whitening", m.on_nli("whitening", m.SROBERTA_FIRST_LAST)),
         one_subject("sup/simcse-roberta", "SimCSE-RoBERTa-base", m.SUP_SIMCSE_ROBERTA),
         one_subject("sup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SUP_SIMCSE_ROBERTA_LARGE),
     ),

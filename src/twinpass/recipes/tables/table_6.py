@@ -22,10 +22,5 @@ RECIPE = Recipe(
         _pooled("cls", "[CLS] w/o MLP", "cls"),
         _pooled("first-last", "First-last avg.", "avg_first_last"),
     ),
-    paper={
-        "cls-mlp": (81.7, 86.2),
-        "cls-mlp-train": (82.5, 85.8),
-        "cls": (80.9, 86.2),
-        "first-last": (81.2, 86.1),
-    },
+    paper={"cls-mlp": (81.7, 86.2), "cls-mlp-train": (82.5, 85.8), "cls": (80.9, 86.2), "first-last": (81.2, 86.1)},
 )

@@ -38,10 +38,7 @@ RECIPE = Recipe(
     measure="retrieval",
     columns={"shared": "of the paper's six captions, found"},
     protocol="the three captions of Flickr30k (150k) with the highest cosine, the query itself left out",
-    rows=(
-        one_subject("sbert", "SBERT-base", SBERT),
-        one_subject("simcse", "Supervised SimCSE-BERT-base", SUP_SIMCSE),
-    ),
+    rows=(one_subject("sbert", "SBERT-base", SBERT), one_subject("simcse", "Supervised SimCSE-BERT-base", SUP_SIMCSE)),
     paper={"sbert": (6,), "simcse": (6,)},
     figure="none",
 )

@@ -17,9 +17,7 @@ RECIPE = Recipe(
         one_subject("unsup-bert-base", "Unsup. BERT base", preset("unsup-bert-base", BERT)),
         one_subject("unsup-bert-large", "Unsup. BERT large", preset("unsup-bert-large", BERT_LARGE)),
         one_subject("unsup-roberta-base", "Unsup. RoBERTa base", preset("unsup-roberta-base", ROBERTA)),
-        one_subject(
-            "unsup-roberta-large", "Unsup. RoBERTa large", preset("unsup-roberta-large", ROBERTA_LARGE)
-        ),
+        one_subject("unsup-roberta-large", "Unsup. RoBERTa large", preset("unsup-roberta-large", ROBERTA_LARGE)),
         one_subject("sup-base", "Sup. base", preset("sup-base", BERT)),
         one_subject("sup-large", "Sup. large", preset("sup-large", BERT_LARGE)),
     ),

@@ -46,10 +46,7 @@ class Course:
         self.run, self.baseline, self.journal, self.on_event = run, baseline, journal, on_event
         self.saver = saver
         self.batches = Batches(
-            baseline.examples,
-            baseline.examples_per_step,
-            run.seed,
-            hard_negatives=not baseline.needs_company,
+            baseline.examples, baseline.examples_per_step, run.seed, hard_negatives=not baseline.needs_company
         )
         self.steps = run.steps or run.epochs * self.batches.per_epoch
         self.parameters = baseline.parameters()

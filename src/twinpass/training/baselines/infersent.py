@@ -32,9 +32,7 @@ class InferSent(Baseline):
     columns = ("premise", "hypothesis", "label")
     texts_per_example = 2
     # The paper cuts no sentence, and 512 words cut next to none.
-    defaults = Defaults(
-        batch_size=64, learning_rate=0.1, max_tokens=512, pooler=None, width=WIDTH, eval_every=None
-    )
+    defaults = Defaults(batch_size=64, learning_rate=0.1, max_tokens=512, pooler=None, width=WIDTH, eval_every=None)
     clip = 5.0
 
     def __init__(self, run: FilledRun, rows: Rows, device: torch.device) -> None:

@@ -22,14 +22,7 @@ from twinpass.encoder.model import Dense
 from twinpass.encoder.pooling import masked_mean
 from twinpass.errors import ConfigError
 from twinpass.text.rows import Rows
-from twinpass.training.baselines.base import (
-    BASELINES,
-    Baseline,
-    Defaults,
-    Numbers,
-    load_encoder,
-    token_limit,
-)
+from twinpass.training.baselines.base import BASELINES, Baseline, Defaults, Numbers, load_encoder, token_limit
 from twinpass.training.baselines.material import Sentences
 from twinpass.training.baselines.run import FilledRun
 from twinpass.training.chunked import Ids, cut_chunks
@@ -82,9 +75,7 @@ class IsBert(Baseline):
 
     def __init__(self, run: FilledRun, rows: Rows, device: torch.device) -> None:
         if run.pooler != "avg":
-            raise ConfigError(
-                f"isbert's vector is a mean over tokens, so its pooler is avg, not {run.pooler!r}."
-            )
+            raise ConfigError(f"isbert's vector is a mean over tokens, so its pooler is avg, not {run.pooler!r}.")
         self.encoder = load_encoder(run, device)
         width = self.encoder.dimensions
         channels = width // len(WINDOWS)  # 256 of BERT base's 768, as the authors have it

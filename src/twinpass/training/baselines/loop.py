@@ -71,12 +71,7 @@ def _no_memory(run: FilledRun) -> str:
 
 
 def _run_course(
-    run: FilledRun,
-    text: Rows,
-    saver: Saver,
-    saved: Saved | None,
-    evaluate: Evaluate | None,
-    on_event: OnEvent | None,
+    run: FilledRun, text: Rows, saver: Saver, saved: Saved | None, evaluate: Evaluate | None, on_event: OnEvent | None
 ) -> tuple[BaselineResult, Candidate]:
     """Take the steps that are left; return what they came to, and the model to keep."""
     device = choose_device(run.device)
@@ -110,9 +105,7 @@ def _seed(seed: int) -> None:
     set_seed(seed)
 
 
-def _open_rows(
-    run: BaselineRun, kind: type[Baseline], rows: Sequence[str] | Sequence[tuple[str, ...]] | None
-) -> Rows:
+def _open_rows(run: BaselineRun, kind: type[Baseline], rows: Sequence[str] | Sequence[tuple[str, ...]] | None) -> Rows:
     if rows is not None:
         return InMemory(rows)
     if not run.data:

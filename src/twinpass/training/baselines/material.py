@@ -48,9 +48,7 @@ class LabelledPairs:
         self.classes = np.fromiter(map(_class_of, rows), np.int64)
         if len(found := Counter(self.classes.tolist())) < 2:
             only = CLASSES[next(iter(found))]
-            raise InputError(
-                f"every pair of {rows.source} is labelled {only}: there is nothing to tell apart."
-            )
+            raise InputError(f"every pair of {rows.source} is labelled {only}: there is nothing to tell apart.")
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(row.texts[:2], None, row.where) for row in self.rows)

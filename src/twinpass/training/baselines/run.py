@@ -44,9 +44,7 @@ class BaselineRun:
         _require(bool(self.output), "a run needs an output folder. Name one: BaselineRun(output=...).")
         # The folder appears whole, under its own name, in its parent; these two are no names.
         named = Path(self.output).name not in ("", "..")
-        _require(
-            named, f"the output {self.output!r} has no name of its own. Name the folder that is to be made."
-        )
+        _require(named, f"the output {self.output!r} has no name of its own. Name the folder that is to be made.")
         return self
 
     def filled(self) -> FilledRun:

@@ -22,13 +22,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from twinpass.evaluation.cache import Cache
+from twinpass.encoder.any_model import open_model
+from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.features import Encode, text_features
 from twinpass.evaluation.folds import Fold, cross_validation, hold_out
 from twinpass.evaluation.jobs import Settings
-from twinpass.evaluation.models import open_model
-from twinpass.evaluation.once import encode_once
 from twinpass.evaluation.protocols import TRANSFER, TransferProtocol
 from twinpass.evaluation.reading import Data, read_task, senteval_order
 from twinpass.evaluation.tasks import Task, choose

@@ -47,7 +47,7 @@ def sentences(data: Path, rows: int) -> Rows:
 def ours(rows: Rows, steps: int, batch: int, *, chunk_tokens: int | None = None) -> float:
     """Return the seconds of the steps."""
     from twinpass import Run, train
-    from twinpass.training.events import Stepped
+    from twinpass.log import Stepped
 
     marks: list[float] = []
     with tempfile.TemporaryDirectory() as folder:

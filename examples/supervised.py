@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from twinpass import Run, open_corpus, train
-from twinpass.training.events import Evaluated, Event, Started, Stepped
+from twinpass.log import Evaluated, Event, Started, Stepped
 
 
 def split(rows: list[tuple[str, ...]], held_out: int) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:

@@ -17,7 +17,7 @@ import torch
 
 from twinpass import Encoder, Run, train
 from twinpass.equations import uniformity
-from twinpass.training.events import Evaluated, Event, Stepped
+from twinpass.log import Evaluated, Event, Stepped
 
 PROBES = [
     "Return the sorted elements of an array.",

@@ -10,6 +10,9 @@ import pytest
 from twinpass import processor
 from twinpass.errors import ConfigError
 
+# Two workers share the cores (pyproject.toml), so each computes with one thread; read when torch is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # As a verb does: a limit on the processor's instructions must be set before any test loads torch.
 processor.prepare(processor.BF16)
 

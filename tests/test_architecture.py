@@ -10,7 +10,19 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "twinpass"
 # From left to right; a room imports only rooms of an earlier row, and itself.
 ROWS = [
-    {"equations", "registry", "errors", "files", "plain", "positive", "processor", "progress", "provenance", "vectors"},
+    {
+        "equations",
+        "registry",
+        "errors",
+        "log",
+        "display",
+        "files",
+        "positive",
+        "processor",
+        "progress",
+        "provenance",
+        "vectors",
+    },
     {"config"},
     {"text"},
     {"encoder"},

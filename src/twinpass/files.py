@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
 import json
+import math
 import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from twinpass.errors import OutputError
-from twinpass.plain import plain
 
 # The system tells its mask only when it is set, so it is asked once, before there are threads.
 _UMASK = os.umask(0)
@@ -157,3 +158,22 @@ def replace_folder(aside: Path, target: Path) -> None:
         raise
     finally:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def plain(value: Any) -> Any:
+    """Return a value with arrays as lists, paths as text, dataclasses as objects and NaN as null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(plain(item) for item in value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, PurePath):
+        return str(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return plain({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
+    if hasattr(value, "tolist"):  # numpy's and torch's arrays and scalars, without importing either
+        return plain(value.tolist())
+    return value

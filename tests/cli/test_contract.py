@@ -17,7 +17,7 @@ import pytest
 from twinpass.cli import main as cli
 from twinpass.cli.console import Console, verb
 from twinpass.errors import InputError, MissingExtra, TrainingError
-from twinpass.plain import plain
+from twinpass.files import plain
 
 
 @pytest.fixture

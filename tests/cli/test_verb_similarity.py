@@ -149,7 +149,7 @@ def test_zero_vectors_have_cosine_zero():
 
 
 def test_a_first_name_with_a_space_is_a_text():
-    from twinpass.cli.model import ModelOptions
+    from twinpass.cli.options import ModelOptions
 
     assert ModelOptions().named(["a dog", "a cat", "water"], least=2) == ("minilm", ["a dog", "a cat", "water"])
     assert ModelOptions().named(["mine", "a cat", "water"], least=2) == ("mine", ["a cat", "water"])

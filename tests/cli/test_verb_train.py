@@ -20,7 +20,7 @@ from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
 from twinpass.cli.train import _next_steps
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.training.events import Result
+from twinpass.log import Result
 
 QUICK = ("--steps", 4, "--batch-size", 4, "--eval-every", 2, "--device", "cpu")
 

@@ -4,9 +4,8 @@ import sqlite3
 import numpy as np
 import pytest
 
-from twinpass.evaluation.cache import Cache
-from twinpass.evaluation.models import Model
-from twinpass.evaluation.once import encode_once
+from twinpass.encoder.any_model import Model
+from twinpass.encoder.vector_cache import Cache, encode_once
 
 
 @pytest.fixture

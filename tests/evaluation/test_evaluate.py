@@ -5,13 +5,13 @@ import json
 import numpy as np
 import pytest
 
+from twinpass.encoder.any_model import Model
+from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import ConfigError, InputError
-from twinpass.evaluation.cache import Cache
 from twinpass.evaluation.compare import SAME, compare, judged, read_judged
 from twinpass.evaluation.evaluate import evaluate, make_jobs, split_names
 from twinpass.evaluation.grids import make_grids
 from twinpass.evaluation.jobs import Settings
-from twinpass.evaluation.models import Model
 from twinpass.evaluation.report import to_csv, to_latex, to_markdown
 from twinpass.evaluation.results import to_document
 from twinpass.evaluation.tasks import GROUPS, TASKS

@@ -4,10 +4,10 @@ import types
 import numpy as np
 import pytest
 
+from twinpass.encoder.any_model import Model
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.evaluate import evaluate, make_jobs
 from twinpass.evaluation.jobs import Settings
-from twinpass.evaluation.models import Model
 
 
 class Rows(list):

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from twinpass.encoder.any_model import Model, open_model
+from twinpass.encoder.remote import EmbeddingsService
 from twinpass.encoder.static import WordVectors
+from twinpass.encoder.vector_cache import checked_vectors
 from twinpass.errors import ModelError
-from twinpass.evaluation.models import Model, open_model
-from twinpass.evaluation.once import checked_vectors
-from twinpass.evaluation.service import EmbeddingsService
 
 GLOVE = "the 1 0\ncat 0 2\n. 4 4\nnew york 3 3\n"
 

@@ -3,12 +3,12 @@ import sys
 import numpy as np
 import pytest
 
+from twinpass.encoder.any_model import Model
 from twinpass.errors import ConfigError, MissingExtra
 from twinpass.evaluation.compare import judged
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.grids import make_grids
 from twinpass.evaluation.jobs import Settings
-from twinpass.evaluation.models import Model
 from twinpass.evaluation.mteb_adapter import MtebEncoder, run_task
 from twinpass.evaluation.report import to_markdown
 

@@ -3,11 +3,11 @@ import json
 import numpy as np
 import pytest
 
+from twinpass.encoder.any_model import Model
 from twinpass.errors import InputError
 from twinpass.evaluation.evaluate import evaluate, make_jobs
 from twinpass.evaluation.grids import make_grids
 from twinpass.evaluation.jobs import Settings
-from twinpass.evaluation.models import Model
 from twinpass.evaluation.questions import read_folder
 from twinpass.evaluation.report import to_markdown
 

@@ -193,7 +193,7 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
         known = [query, *PAPER_ANSWERS[query]["simcse"]]
         return text in known or text in map(tokenised, known)
 
-    from twinpass.evaluation.models import Model
+    from twinpass.encoder.any_model import Model
 
     monkeypatch.setattr(Lab, "model", lambda *_, **__: Model("toy", encode))
     found = MEASURES["retrieval"](make_lab(), supervised(), 1)

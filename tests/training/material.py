@@ -13,8 +13,8 @@ import torch
 from tests.tiny import WORDS
 
 from twinpass.config import Run
+from twinpass.log import Event, Result
 from twinpass.training import checkpoint
-from twinpass.training.events import Event, Result
 from twinpass.training.loop import compute_gradient, train
 from twinpass.training.setup import prepare
 

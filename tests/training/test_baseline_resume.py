@@ -15,10 +15,10 @@ from tests.training.toys import NAMES, rows_for, run_for
 
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
+from twinpass.log import Started, Stepped
 from twinpass.training.baselines import BaselineResult, BaselineRun, train_baseline
 from twinpass.training.baselines.saving import STATE
 from twinpass.training.checkpoint import optimizer_tensors, restore_optimizer
-from twinpass.training.events import Started, Stepped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
 STEPS = 7

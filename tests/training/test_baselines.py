@@ -25,17 +25,17 @@ from tests.training.toys import (
     run_for,
 )
 
+from twinpass.encoder.any_model import open_model
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.model import Dense
 from twinpass.errors import ConfigError, InputError, OutputError, TrainingError, UserError
-from twinpass.evaluation.models import open_model
 from twinpass.files import sha256
+from twinpass.log import Evaluated, Started, Stepped, Stopped
 from twinpass.training.baselines import BASELINES, BaselineRun, train_baseline
 from twinpass.training.baselines.ct import tension
 from twinpass.training.baselines.declutr import Frame, draw_length, draw_spans, group_lines, nt_xent
 from twinpass.training.baselines.isbert import Ngrams, jensen_shannon
 from twinpass.training.baselines.softmax import pair_features, softmax_loss
-from twinpass.training.events import Evaluated, Started, Stepped, Stopped
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
 SENTENCES = make_sentences(12, seed=5)

@@ -19,8 +19,8 @@ from tests.training.material import make_sentences, make_triplets, spread, train
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
+from twinpass.log import Saved, Stepped
 from twinpass.training import checkpoint
-from twinpass.training.events import Saved, Stepped
 from twinpass.training.generators import restore_states, take_states
 from twinpass.training.loop import train
 

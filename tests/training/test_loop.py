@@ -17,8 +17,8 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.equations import uniformity
 from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError, TrainingError
 from twinpass.files import sha256
+from twinpass.log import Evaluated, Started, Stepped
 from twinpass.training import loop
-from twinpass.training.events import Evaluated, Started, Stepped
 from twinpass.training.loop import train
 
 

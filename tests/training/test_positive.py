@@ -18,12 +18,12 @@ from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.files import sha256
+from twinpass.log import Started, Stepped
 from twinpass.positive import KINDS, Positive, read_positive
 from twinpass.text.augment import hide
 from twinpass.text.positives import Place, WithPositives
 from twinpass.training import data as data_module
 from twinpass.training.data import InMemory, read_data
-from twinpass.training.events import Started, Stepped
 from twinpass.training.loop import train
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.positives import add_positives

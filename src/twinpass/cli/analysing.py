@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console
-from twinpass.cli.data import DataOptions
-from twinpass.cli.model import ModelOptions
+from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.cli.variants import WHOLE, Variant, open_variant
 
 if TYPE_CHECKING:
@@ -121,8 +120,7 @@ class _Encoded:
     def encode(self, texts: list[str]) -> Vectors:
         """Encode texts, from the cache on disk where it has them."""
         from twinpass.encoder.postprocess import whiten
-        from twinpass.evaluation.cache import Cache
-        from twinpass.evaluation.once import encode_once
+        from twinpass.encoder.vector_cache import Cache, encode_once
 
         cache = None if self.look.no_cache else Cache()
         with self.console.progress(f"encoding by {self.label}", total=len(texts)) as advance:

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.analysing import LookOptions, Study, study
-from twinpass.cli.command_line import command_line
-from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
-from twinpass.cli.model import DEFAULT_MODEL, ModelOptions
+from twinpass.cli.console import Console, command_line, verb
+from twinpass.cli.options import DEFAULT_MODEL, DataOptions, ModelOptions
 from twinpass.cli.variants import Variant, parse_variants
 from twinpass.errors import ConfigError
 from twinpass.provenance import provenance
@@ -79,7 +77,7 @@ def _read_logs(variants: list[Variant], *, all_of_them: bool) -> list[RunLog]:
 
 def _document(found: Study | None, logs: list[RunLog]) -> dict[str, Any]:
     from twinpass.analysis.measure import to_document
-    from twinpass.plain import plain
+    from twinpass.files import plain
 
     document: dict[str, Any] = {}
     if found is not None:
@@ -100,7 +98,7 @@ def _write(
 ) -> None:
     from twinpass.analysis.again import again_section
     from twinpass.analysis.report import Report, write_report
-    from twinpass.plain import plain
+    from twinpass.files import plain
 
     made_from: list[tuple[str, str, str | None]] = []
     if found is not None:

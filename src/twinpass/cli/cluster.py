@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
 from twinpass.cli.indexing import index_of
-from twinpass.cli.model import ModelOptions
-from twinpass.files import check_writable, writing
-from twinpass.plain import plain
+from twinpass.cli.options import DataOptions, ModelOptions
+from twinpass.files import check_writable, plain, writing
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

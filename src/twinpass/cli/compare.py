@@ -10,7 +10,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.judge import JudgeOptions, open_judged
-from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.options import ModelOptions, exactly
 from twinpass.errors import ConfigError
 from twinpass.provenance import provenance
 

@@ -12,21 +12,106 @@ function decorated with `verb` whose first parameter is a Console:
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import errno
+import inspect
 import json
+import os
+import shlex
 import sys
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, get_type_hints
 
 import typer
 
-from twinpass.cli.expand import expand
-from twinpass.cli.failures import remember_debug
-from twinpass.plain import plain
+from twinpass.errors import TwinpassError, UserError
+from twinpass.files import plain
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from twinpass.display import Displayed
+
+
+DEBUG = "twinpass.debug"  # the key under which a context remembers --debug
+FULL = {errno.ENOSPC, errno.EDQUOT}
+
+# Newer typers carry a click of their own, older ones borrow the real one: this finds the class of either.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def remember_debug(context: typer.Context, value: bool) -> bool:
+    """Keep a --debug given before or after the verb where the failure handler finds it; return whether there is one.
+
+    TWINPASS_DEBUG counts as one, so a verb's console knows of all three.
+    """
+    if value:
+        context.meta[DEBUG] = True
+    return _debugging(context.meta)
+
+
+@contextlib.contextmanager
+def exit_codes(meta: dict[str, Any]) -> Iterator[None]:
+    """Turn whatever a verb raises into one message on stderr and an exit code."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        _stop("stopped.", 130, meta)
+    except BrokenPipeError:
+        _silence_stdout()
+        raise typer.Exit(1) from None
+    except UsageError as error:
+        _stop(f"error: {_usage(error)}", 2, meta)
+    except UserError as error:
+        _stop(f"error: {error}", 2, meta)
+    except TwinpassError as error:
+        _stop(f"error: {error}", 1, meta)
+    except OSError as error:
+        if error.errno not in FULL:
+            _stop(f"error: {_unforeseen(error, meta)}", 1, meta)
+        _silence_stdout()  # it may be what is full
+        _stop(f"error: {_no_room(error)}", 2, meta)
+    except Exception as error:
+        _stop(f"error: {_unforeseen(error, meta)}", 1, meta)
+
+
+def _stop(message: str, code: int, meta: dict[str, Any]) -> NoReturn:
+    if _debugging(meta):
+        traceback.print_exc(file=sys.stderr)
+    print(f"twinpass: {message}", file=sys.stderr)
+    raise typer.Exit(code) from None
+
+
+def _debugging(meta: dict[str, Any]) -> bool:
+    return bool(meta.get(DEBUG)) or os.environ.get("TWINPASS_DEBUG", "0") not in ("", "0")
+
+
+def _usage(error: Any) -> str:
+    path = error.ctx.command_path if error.ctx else "twinpass"
+    message = error.format_message().strip().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} Try: {path} --help"
+
+
+def _unforeseen(error: Exception, meta: dict[str, Any]) -> str:
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    where = "" if _debugging(meta) else " Run again with --debug (or TWINPASS_DEBUG=1) to see where."
+    return f"this was not foreseen: {what}.{where}"
+
+
+def _no_room(error: OSError) -> str:
+    return f"cannot write {error.filename or 'the output'}: {error.strerror}. Make room, or write to another place."
+
+
+def _silence_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not complain about a closed or full one."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 
 DEFAULT_SEED = 42  # the seed of the paper's own runs
 
@@ -65,6 +150,12 @@ class Console:
             print(human, file=self.stdout, flush=True)
         elif human is not None:
             self._draw(human)
+
+    def show(self, result: Displayed, **more: Any) -> None:
+        """Print a result of the library: its plain data under --json (with `more` added), else its tables."""
+        from twinpass.display import to_rich
+
+        self.result(result.to_dict() | more, human=to_rich(result.grids()))
 
     def _draw(self, human: RenderableType) -> None:
         from rich.console import Console as RichConsole
@@ -123,3 +214,51 @@ def _limit_instructions(console: Console, precisions: set[str | None]) -> None:
         console.log(
             f"twinpass: {verdict}; " + (f"{processor.LIMIT}={limit}, set by {set_by}" if limit else "no limit set")
         )
+
+
+def expand(function: Callable[..., None], run: Callable[..., None]) -> Callable[..., None]:
+    """Return a flat version of `function` for typer, which builds the dataclasses and hands them to `run`."""
+    hints = get_type_hints(function, include_extras=True)
+    parameters = inspect.signature(function).parameters
+    groups = {name: hints[name] for name in parameters if dataclasses.is_dataclass(hints[name])}
+
+    def flat(**values: Any) -> None:
+        built = {name: group(**_take(group, values)) for name, group in groups.items()}
+        run(**built, **values)
+
+    own = [_parameter(name, hints[name], p.default) for name, p in parameters.items() if name not in groups]
+    shared = [p for name in reversed(groups) for p in _fields(groups[name])]  # --help shows the console's last
+    flat.__name__, flat.__doc__, flat.__module__ = function.__name__, function.__doc__, function.__module__
+    flat.__signature__ = inspect.Signature(own + shared)  # type: ignore[attr-defined]
+    flat.__annotations__ = {p.name: p.annotation for p in own + shared}
+    return flat
+
+
+def _fields(group: type[Any]) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    for option in dataclasses.fields(group):
+        if option.init:
+            given = option.default is not dataclasses.MISSING
+            default = option.default if given else inspect.Parameter.empty
+            yield _parameter(option.name, hints[option.name], default)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _take(group: type[Any], values: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: values.pop(field.name) for field in dataclasses.fields(group) if field.init}
+
+
+_given: list[str] = []
+
+
+def remember_command(arguments: Sequence[str]) -> None:
+    """Keep what was typed after `twinpass`."""
+    _given[:] = arguments
+
+
+def command_line() -> str:
+    """Return the command as it can be typed again."""
+    return shlex.join(["twinpass", *_given])

@@ -11,7 +11,7 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.demo_page import PageOptions, is_trained, serve_demo
 from twinpass.cli.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_documentation
-from twinpass.cli.model import DEFAULT_MODEL
+from twinpass.cli.options import DEFAULT_MODEL
 from twinpass.cli.training_pages import DEMO_MODELS, write_demo_report
 from twinpass.errors import ConfigError, OutputError
 from twinpass.provenance import provenance

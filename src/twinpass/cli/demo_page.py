@@ -14,7 +14,7 @@ import typer
 from twinpass.cli.console import Console
 from twinpass.cli.dev import BUILT_IN
 from twinpass.cli.indexing import is_index, model_entry
-from twinpass.cli.model import ModelOptions
+from twinpass.cli.options import ModelOptions
 from twinpass.errors import MissingExtra
 from twinpass.provenance import installed
 

@@ -13,8 +13,7 @@ import typer
 
 from twinpass.cli.bulk import EngineOptions, encode_in_bulk
 from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
-from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.options import DataOptions, ModelOptions, exactly
 from twinpass.cli.ray_pool import Recipe, found_anywhere
 from twinpass.cli.vectors import Write, check_target, files_of, writing_vectors
 from twinpass.errors import InputError

@@ -10,7 +10,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.judge import JudgeOptions, open_judged, write_text
-from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.options import ModelOptions, exactly
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable, write_json
 from twinpass.provenance import provenance
@@ -105,7 +105,7 @@ def _text(form: str, results: Results, document: dict[str, Any], grids: list[Any
     import json
 
     from twinpass.evaluation.report import TEXTS, to_csv
-    from twinpass.plain import plain
+    from twinpass.files import plain
 
     if form == "json":
         return json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
-from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.options import DataOptions, ModelOptions, exactly
 from twinpass.errors import OutputError
 from twinpass.provenance import provenance
 

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
 from twinpass.cli.engine import IndexOptions
 from twinpass.cli.index_load import load
 from twinpass.cli.indexing import blocks, load_model_of, model_entry
-from twinpass.cli.model import ModelOptions, exactly
+from twinpass.cli.options import DataOptions, ModelOptions, exactly
 from twinpass.errors import ConfigError
 from twinpass.provenance import provenance
 

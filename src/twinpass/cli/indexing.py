@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.cli.console import Console
-from twinpass.cli.data import DataOptions
-from twinpass.cli.model import ModelOptions
+from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def load_model_of(index: AnyIndex, chosen: ModelOptions, console: Console) -> En
 @contextlib.contextmanager
 def index_of(names: list[str], chosen: ModelOptions, data: DataOptions, console: Console) -> Iterator[Index]:
     """Yield the index that is named, or one made of texts for the time being."""
-    from twinpass.cli.model import exactly
+    from twinpass.cli.options import exactly
     from twinpass.search.index import Index
 
     if is_index(names[-1]):

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console
-from twinpass.cli.model import ModelOptions
+from twinpass.cli.options import ModelOptions
 
 if TYPE_CHECKING:
+    from twinpass.encoder.any_model import Model
     from twinpass.evaluation.jobs import Job
-    from twinpass.evaluation.models import Model
     from twinpass.evaluation.results import Results
 
 
@@ -69,7 +69,7 @@ class JudgeOptions:
 
     def run(self, console: Console, model: Model, jobs: Sequence[Job]) -> Results:
         """Encode what the jobs need, once, and score."""
-        from twinpass.evaluation.cache import Cache
+        from twinpass.encoder.vector_cache import Cache
         from twinpass.evaluation.evaluate import evaluate
         from twinpass.evaluation.jobs import Settings
 
@@ -93,7 +93,7 @@ class JudgeOptions:
 
 def open_judged(name: str, chosen: ModelOptions, console: Console) -> Model:
     """Open anything that turns texts into vectors."""
-    from twinpass.evaluation.models import open_model
+    from twinpass.encoder.any_model import open_model
 
     console.log(f"loading {name} ...")
     return open_model(name, **chosen.loading(console))

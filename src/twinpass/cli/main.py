@@ -15,8 +15,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import twinpass
-from twinpass.cli.command_line import remember_command
-from twinpass.cli.failures import exit_codes, remember_debug
+from twinpass.cli.console import exit_codes, remember_command, remember_debug
 
 # A verb is a function of the same name in the module twinpass.cli.<verb>, decorated with console.verb;
 # or, under that name, a table of such functions: a verb with verbs of its own.

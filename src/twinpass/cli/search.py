@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
 from twinpass.cli.encode import blocks
 from twinpass.cli.engine import IndexOptions
 from twinpass.cli.indexing import load_model_of
-from twinpass.cli.model import ModelOptions
+from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.errors import ConfigError
-from twinpass.files import check_writable, writing
-from twinpass.plain import plain
+from twinpass.files import check_writable, plain, writing
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.indexing import load_model_of
-from twinpass.cli.model import DEFAULT_MODEL, ModelOptions, exactly
+from twinpass.cli.options import DEFAULT_MODEL, ModelOptions, exactly
 from twinpass.errors import MissingExtra
 from twinpass.provenance import installed, provenance
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.data import DataOptions
-from twinpass.cli.model import DEFAULT_MODEL, ModelOptions
+from twinpass.cli.options import DEFAULT_MODEL, DataOptions, ModelOptions
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable
 from twinpass.provenance import provenance

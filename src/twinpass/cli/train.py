@@ -10,14 +10,14 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.dev import open_dev, rows_to_learn_from
-from twinpass.cli.model import DEFAULT_MODEL
+from twinpass.cli.options import DEFAULT_MODEL
 from twinpass.cli.run_options import RunOptions, describe_run
 from twinpass.cli.training_pages import write_run_report
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
     from twinpass.config import Run
-    from twinpass.training.events import Result
+    from twinpass.log import Result
 
 
 @verb

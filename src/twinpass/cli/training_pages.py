@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.cli.command_line import command_line
-from twinpass.plain import plain
+from twinpass.cli.console import command_line
+from twinpass.files import plain
 
 if TYPE_CHECKING:
     from twinpass.analysis.page import Section
-    from twinpass.training.events import Result
+    from twinpass.log import Result
 
 MadeFrom = tuple[str, str, "str | None"]  # what, its name, its fingerprint
 DEMO_MODELS = {"base": "before", "pairs": "trained on pairs", "dropout": "trained on single sentences"}

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from twinpass.cli.console import Console
-from twinpass.training.events import Evaluated, Event, Result, Saved, Started, Stepped, Stopped
+from twinpass.log import Evaluated, Event, Result, Saved, Started, Stepped, Stopped
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from twinpass.cli.console import Console
 from twinpass.cli.judge import open_judged
-from twinpass.cli.model import ModelOptions
+from twinpass.cli.options import ModelOptions
 from twinpass.errors import ConfigError
 from twinpass.registry import Registry
 
 if TYPE_CHECKING:
-    from twinpass.evaluation.models import Model
+    from twinpass.encoder.any_model import Model
 
 WHOLE = 0  # whitening that keeps all dimensions
 
@@ -67,8 +67,8 @@ def open_variant(variant: Variant, chosen: ModelOptions, console: Console) -> Mo
         chosen = dataclasses.replace(chosen, pooler=variant.pooler)
     if variant.layers is None:
         return open_judged(variant.source, chosen, console)
+    from twinpass.encoder.any_model import from_encoder
     from twinpass.encoder.lower import keep_layers
-    from twinpass.evaluation.models import from_encoder
 
     encoder = chosen.load(variant.source, console)
     keep_layers(encoder, variant.layers)

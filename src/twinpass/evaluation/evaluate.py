@@ -6,12 +6,10 @@ import dataclasses
 import time
 from collections.abc import Callable, Sequence
 
-from twinpass.evaluation.cache import Cache
-from twinpass.evaluation.features import Encode
+from twinpass.encoder.any_model import Encode, Model, open_model
+from twinpass.encoder.vector_cache import Advance, Cache, encode_once
 from twinpass.evaluation.jobs import Job, Settings, task_job
-from twinpass.evaluation.models import Model, open_model
 from twinpass.evaluation.mteb_adapter import run_mteb
-from twinpass.evaluation.once import Advance, encode_once
 from twinpass.evaluation.own import own_job
 from twinpass.evaluation.results import Results, TaskResult, average_scores
 from twinpass.evaluation.tasks import TASKS, choose

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from twinpass.encoder.any_model import Encode
 from twinpass.evaluation.correlation import check_finite
 
-Encode = Callable[[Sequence[str]], npt.NDArray[np.float32]]
 Floats = npt.NDArray[np.float32]
 
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from twinpass.encoder.any_model import Encode, Model
 from twinpass.errors import ConfigError
 from twinpass.evaluation.confidence import interval
 from twinpass.evaluation.correlation import Array
-from twinpass.evaluation.features import Encode
 from twinpass.evaluation.hub import read_hub_task
 from twinpass.evaluation.items import Items, Pairs
-from twinpass.evaluation.models import Model
 from twinpass.evaluation.protocols import TRANSFER
 from twinpass.evaluation.reading import Data, Rows, read_task
 from twinpass.evaluation.results import SCALE, Score, TaskResult

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from twinpass.encoder.any_model import Encode, Model, open_model
+from twinpass.encoder.vector_cache import checked_vectors
 from twinpass.errors import ConfigError, InputError, MissingExtra
-from twinpass.evaluation.features import Encode
-from twinpass.evaluation.models import Model, open_model
-from twinpass.evaluation.once import checked_vectors
 from twinpass.evaluation.results import SCALE, Score, TaskResult
 from twinpass.vectors import unit
 

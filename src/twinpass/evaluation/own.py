@@ -9,12 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from twinpass.encoder.any_model import Encode, Model
 from twinpass.errors import InputError
 from twinpass.evaluation.correlation import cosine_scores
-from twinpass.evaluation.features import Encode
 from twinpass.evaluation.items import Items, Labelled, Pairs, Queries
 from twinpass.evaluation.jobs import Job, Settings, make_scores, resample
-from twinpass.evaluation.models import Model
 from twinpass.evaluation.questions import Question, pool_pairs, read_folder
 from twinpass.evaluation.results import TaskResult
 from twinpass.evaluation.retrieval import query_values

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from twinpass.encoder.any_model import Encode
 from twinpass.errors import InputError
 from twinpass.evaluation.correlation import Array, cosine_scores, pearson, spearman
-from twinpass.evaluation.features import Encode, text_features
+from twinpass.evaluation.features import text_features
 from twinpass.evaluation.items import Pairs
 from twinpass.evaluation.reading import Data, Rows, senteval_order
 from twinpass.evaluation.regressor import regress

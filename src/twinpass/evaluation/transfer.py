@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from twinpass.evaluation.features import Encode, text_features
+from twinpass.encoder.any_model import Encode
+from twinpass.evaluation.features import text_features
 from twinpass.evaluation.folds import Fold, cross_validation, hold_out
 from twinpass.evaluation.items import Predictions
 from twinpass.evaluation.logistic import Problem, fit, make_problem, predict

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.config import Run
+from twinpass.encoder.any_model import Model, open_model
 from twinpass.encoder.runtime import choose_device, mixed_precision
+from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError, InputError
-from twinpass.evaluation.cache import Cache
 from twinpass.evaluation.dev import ScoredPairs, read_dev
 from twinpass.evaluation.evaluate import make_jobs
 from twinpass.evaluation.jobs import Job, Settings
-from twinpass.evaluation.models import Model, open_model
-from twinpass.evaluation.once import encode_once
 from twinpass.evaluation.reading import find_root
 from twinpass.files import sha256
+from twinpass.log import OnEvent
 from twinpass.provenance import provenance
 from twinpass.recipes.corpora import Corpora
 from twinpass.recipes.makers import CORPORA
@@ -29,7 +29,6 @@ from twinpass.recipes.scales import Scale, scale_baseline, scale_run
 from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
 from twinpass.text.bare import bare
-from twinpass.training.events import OnEvent
 from twinpass.training.loop import train
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import torch
 from twinpass import __version__
 from twinpass.config import Run
 from twinpass.files import writing
-from twinpass.training.events import Result, Scores
+from twinpass.log import Result, Scores
 from twinpass.training.setup import Parts
 
 _PATTERN = """---

@@ -30,7 +30,7 @@ from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import writing_folder
-from twinpass.training.events import Scores
+from twinpass.log import Scores
 
 FOLDER = "checkpoints"
 SECOND = "second"  # where the other encoder of a dual encoder lies

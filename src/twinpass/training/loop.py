@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import TrainingError
+from twinpass.log import OnEvent, Result, Started, Stepped
 from twinpass.training import checkpoint
 from twinpass.training.chunked import cut_chunks, encode_cached, encode_directly
 from twinpass.training.data import find_rows
-from twinpass.training.events import OnEvent, Result, Started, Stepped
 from twinpass.training.memory import explaining_memory, memory_of
 from twinpass.training.negatives import false_negatives, negatives_per_anchor
 from twinpass.training.objectives import OBJECTIVES
@@ -53,7 +53,7 @@ def train(
 
     `evaluate` is handed a function from texts to vectors and returns a score (higher is better), or a dictionary
     of numbers with one under "score"; the best model by that score is the one kept. `on_event` is called with
-    every event of twinpass.training.events. `rows` and `encoder` take the place of the run's data and model.
+    every event of twinpass.log. `rows` and `encoder` take the place of the run's data and model.
     `resume` goes on from the newest checkpoint, bit by bit; `overwrite` lets a new run replace an old one.
     """
     parts = prepare(run, rows=rows, encoder=encoder, resume=resume, overwrite=overwrite)

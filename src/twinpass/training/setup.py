@@ -16,13 +16,13 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.runtime import check_precision, choose_device
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable, explaining
+from twinpass.log import FILE as LOG
 from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import Rows
 from twinpass.text.views import VIEWS, View, choose_view, shared_dropout
 from twinpass.training import checkpoint
 from twinpass.training.data import Batches, InMemory, TrainingData, count_rows, read_data
 from twinpass.training.generators import restore_states
-from twinpass.training.journal import FILE as LOG
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.models import load_encoders, load_mlm, make_optimizer, name_parameters, token_limit
 from twinpass.training.positives import add_positives

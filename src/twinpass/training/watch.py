@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
 from twinpass.files import writing
+from twinpass.log import Evaluated, Event, Journal, OnEvent, Result, Saved, Scores, Stopped, Tracked
 from twinpass.training import checkpoint
 from twinpass.training.card import write_card
-from twinpass.training.events import Evaluated, Event, OnEvent, Result, Saved, Scores, Stopped, Tracked
 from twinpass.training.generators import keeping_states, take_states
-from twinpass.training.journal import Journal
 from twinpass.training.setup import Parts
 
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from twinpass.errors import TrainingError
+from twinpass.log import Event, Journal, OnEvent, Started, Stepped, Stopped
 from twinpass.training.baselines.base import Baseline, Numbers
 from twinpass.training.baselines.keeping import Keeper
 from twinpass.training.baselines.run import BaselineResult, FilledRun
@@ -24,9 +25,7 @@ from twinpass.training.checkpoint import (
     without_prefix,
 )
 from twinpass.training.data import Batches
-from twinpass.training.events import Event, OnEvent, Started, Stepped, Stopped
 from twinpass.training.generators import restore_states, take_states
-from twinpass.training.journal import Journal
 from twinpass.training.signals import interruptible
 from twinpass.training.watch import Evaluate
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
+from twinpass.log import Evaluated, Scores
 from twinpass.training.baselines.base import Baseline, Candidate
-from twinpass.training.events import Evaluated, Scores
 from twinpass.training.generators import keeping_states
 from twinpass.training.watch import Evaluate, as_scores
 

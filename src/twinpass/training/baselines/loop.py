@@ -11,6 +11,8 @@ from pathlib import Path
 from twinpass.encoder.runtime import choose_device
 from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.files import explaining, write_json, writing_folder
+from twinpass.log import FILE as LOG
+from twinpass.log import Journal, OnEvent
 from twinpass.provenance import provenance
 from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import Rows
@@ -19,9 +21,6 @@ from twinpass.training.baselines.course import Course
 from twinpass.training.baselines.run import BaselineResult, BaselineRun, FilledRun
 from twinpass.training.baselines.saving import Saved, Saver
 from twinpass.training.data import InMemory
-from twinpass.training.events import OnEvent
-from twinpass.training.journal import FILE as LOG
-from twinpass.training.journal import Journal
 from twinpass.training.memory import explaining_memory, memory_of
 from twinpass.training.watch import Evaluate
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from twinpass.errors import ConfigError
-from twinpass.training.events import Scores
+from twinpass.log import Scores
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from twinpass.errors import ModelError
-from twinpass.evaluation.features import Encode
+
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _read_npy(path: Path) -> tuple[list[str], Any]:
 
 
 def _service(source: str) -> Model:
-    from twinpass.evaluation.service import EmbeddingsService
+    from twinpass.encoder.remote import EmbeddingsService
 
     return Model(source, EmbeddingsService(source).encode)
 

@@ -1,38 +1,47 @@
-"""A progress bar on stderr: done, rate, time left."""
+"""Progress bars on stderr, and what takes their place where none is wanted."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Protocol
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+Advance = Callable[[int], None]  # moves a bar by a number of steps
+Log = Callable[[str], None]  # shows one line
 
 
-class RateColumn(ProgressColumn):
-    """How many a second."""
+class Progress(Protocol):
+    """Opens a progress bar: `with progress("encoding", total=n) as advance: advance(k)`."""
 
-    def render(self, task: Task) -> Text:
-        """Return the rate as text."""
-        speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:,.0f}/s")
+    def __call__(self, what: str, *, total: int | None = None) -> AbstractContextManager[Advance]: ...
+
+
+def silent(what: str, *, total: int | None = None) -> AbstractContextManager[Advance]:
+    """Show no bar: the default of the library."""
+    return contextlib.nullcontext(lambda count: None)
+
+
+def ignore(message: str) -> None:
+    """Show no line: the default of the library."""
 
 
 @contextlib.contextmanager
-def bar(what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Draw a bar and yield the function that moves it; without a total it shows only count, rate and time."""
-    known = [TextColumn("left"), TimeRemainingColumn()] if total is not None else []
+def bar(what: str, *, total: int | None = None) -> Iterator[Advance]:
+    """Draw a bar with count, rate and time; with a total, also the time left."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+    from rich.progress import TimeRemainingColumn as TimeLeft
+    from rich.text import Text
+
+    class RateColumn(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.finished_speed or task.speed
+            return Text("" if speed is None else f"{speed:,.0f}/s")
+
+    known = [TextColumn("left"), TimeLeft()] if total is not None else []
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeElapsedColumn()]
-    with Progress(*columns, *known, console=Console(stderr=True), transient=True) as progress:
+    with Bar(*columns, *known, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(what, total=total)
         yield lambda count: progress.update(task, advance=count)

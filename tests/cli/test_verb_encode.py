@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 
-from twinpass.cli import encode as encode_verb
 from twinpass.cli import vectors as vector_files
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import Corpus
@@ -108,34 +106,10 @@ def test_blocks_smaller_than_shards_and_windows_give_the_same_file(run, model, t
     source, whole, cut = tmp_path / "s.txt", tmp_path / "whole.npy", tmp_path / "cut.npy"
     source.write_text("".join(f"word {'a ' * (n % 7)}\n" for n in range(50)))
     run("encode", model, source, "-o", whole)
-    monkeypatch.setattr(encode_verb, "WINDOW", 8)
     run("encode", model, source, "-o", cut, "--shard-rows", 11)
     parts = [np.load(path) for path in sorted(cut.iterdir())]
     assert [len(part) for part in parts] == [11, 11, 11, 11, 6]
     np.testing.assert_allclose(np.concatenate(parts), np.load(whole), atol=1e-5)
-
-
-def test_only_one_window_is_held():
-    consumed = 0
-
-    def texts() -> Iterator[str]:
-        nonlocal consumed
-        for n in range(10 * encode_verb.WINDOW):
-            consumed += 1
-            yield str(n)
-
-    class Counting:
-        def encode_stream(self, texts, *, normalize, window):
-            block = []
-            for text in texts:
-                block.append(float(text))
-                if len(block) == window:
-                    yield np.array(block)[:, None]
-                    block = []
-
-    for number, (block, vectors) in enumerate(encode_verb.blocks(Counting(), texts(), normalize=False), start=1):
-        assert consumed == number * encode_verb.WINDOW == number * len(block)
-        assert [float(text) for text in block] == vectors[:, 0].tolist()
 
 
 def test_model_by_option_or_by_position(run, model, sentences, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -56,17 +57,17 @@ def test_control_characters_are_text_and_lone_surrogates_are_not(encoder: Encode
 def test_truncation_is_counted_and_said_once(encoder: Encoder) -> None:
     long = " ".join(WORDS * 3)
     with pytest.warns(TruncationWarning, match="3 of 4 texts are longer than 64 tokens") as caught:
-        vectors = encoder.encode([long, "a dog", long, long])
+        vectors, truncated = encoder.encode([long, "a dog", long, long], return_truncated=True)
     assert len([w for w in caught if w.category is TruncationWarning]) == 1
-    assert encoder.truncated == 3
+    assert truncated == [0, 2, 3]
     with pytest.warns(TruncationWarning, match="3 of 4 texts"):
-        list(encoder.encode_stream([long, "a dog", long, long], window=2))
+        blocks = list(encoder.encode_stream([long, "a dog", long, long], window=2))
+    assert [block.truncated for block in blocks] == [[0], [0, 1]]
     with pytest.warns(TruncationWarning):
         np.testing.assert_allclose(encoder.encode(long + " and more"), vectors[0], atol=1e-6)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        encoder.encode("a dog")
-    assert encoder.truncated == 0
+        assert encoder.encode("a dog", return_truncated=True)[1] == []
 
 
 def test_max_tokens_cuts_earlier_and_has_bounds(encoder: Encoder) -> None:
@@ -122,8 +123,31 @@ def test_an_iterator_is_taken_window_by_window(encoder: Encoder, monkeypatch) ->
 def test_stream_yields_the_same_vectors_in_blocks(encoder: Encoder) -> None:
     texts = SENTENCES * 3
     blocks = list(encoder.encode_stream(iter(texts), window=5))
-    assert [len(block) for block in blocks] == [5, 5, 5, 5, 4]
-    np.testing.assert_allclose(np.concatenate(blocks), encoder.encode(texts), atol=1e-5)
+    assert [len(block.items) for block in blocks] == [5, 5, 5, 5, 4]
+    assert [text for block in blocks for text in block.items] == texts
+    np.testing.assert_allclose(np.concatenate([block.vectors for block in blocks]), encoder.encode(texts), atol=1e-5)
+
+
+def test_a_stream_carries_what_stands_beside_a_text(encoder: Encoder) -> None:
+    rows = [{"id": place, "text": text} for place, text in enumerate(SENTENCES)]
+    blocks = list(encoder.encode_stream(iter(rows), key=lambda row: row["text"], window=3))
+    assert [row["id"] for block in blocks for row in block.items] == list(range(len(rows)))
+    np.testing.assert_allclose(
+        np.concatenate([block.vectors for block in blocks]), encoder.encode(SENTENCES), atol=1e-5
+    )
+
+
+def test_a_stream_holds_one_window_at_a_time(encoder: Encoder) -> None:
+    consumed = 0
+
+    def texts() -> Iterator[str]:
+        nonlocal consumed
+        for number in range(40):
+            consumed += 1
+            yield str(number)
+
+    for number, block in enumerate(encoder.encode_stream(texts(), window=8), start=1):
+        assert consumed == number * 8 == number * len(block.items)
 
 
 def test_encoding_leaves_the_model_as_it_was(encoder: Encoder) -> None:

@@ -107,10 +107,9 @@ def open_demo_index(console: Console, encoder: Encoder, folder: Path, packages: 
 
 
 def _blocks(console: Console, encoder: Encoder, texts: list[str]) -> Iterator[Block]:
-    from twinpass.cli.encode import blocks
     from twinpass.search.index import Block
 
     with console.progress("encoding", total=len(texts)) as advance:
-        for some, vectors in blocks(encoder, texts, normalize=True):
+        for some, vectors, _ in encoder.encode_stream(texts, normalize=True):
             yield Block(list(some), vectors)
             advance(len(some))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,6 @@ from twinpass.provenance import provenance
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
     from twinpass.text.corpus import Corpus
-
-WINDOW = 4_096  # texts sorted by length together: under 1 % padding, and the bar moves every few seconds
 
 
 @verb
@@ -75,27 +72,15 @@ def _encode_here(
     console: Console, tally: Tally, encoder: Encoder, writing: AbstractContextManager[Write], *, normalize: bool
 ) -> dict[str, Any]:
     """Encode with this process alone and return the numbers of the run."""
+    truncated = 0
     with writing as write, console.progress("encoding", total=tally.total) as advance:
-        for texts, vectors in blocks(encoder, tally.corpus.texts(), normalize=normalize):
+        for texts, vectors, cut in encoder.encode_stream(tally.corpus.texts(), normalize=normalize):
             tally.count(texts)
+            truncated += len(cut)
             write(texts, vectors)
             advance(len(texts))
         tally.check_complete()
-    return tally.result(truncated=encoder.truncated)
-
-
-def blocks(encoder: Encoder, texts: Iterable[str], *, normalize: bool) -> Iterator[tuple[list[str], Any]]:
-    """Yield consecutive blocks of texts with their vectors, holding one window at a time."""
-    held: list[str] = []
-
-    def remembered() -> Iterator[str]:
-        for text in texts:
-            held.append(text)
-            yield text
-
-    for vectors in encoder.encode_stream(remembered(), normalize=normalize, window=WINDOW):
-        yield held[: len(vectors)], vectors
-        del held[: len(vectors)]
+    return tally.result(truncated=truncated)
 
 
 @dataclass

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     Vectors = NDArray[np.float32]
 
-WINDOW = 4_096  # texts sorted by length together
 MEASURED = 4_096  # vectors that uniformity and spectrum are taken over, at most
 RECORD = "fit.json"  # in the output folder: what it was made from
 
@@ -108,13 +107,13 @@ def _fit(
     """Return the layer, and the numbers of vectors without it and with it."""
     from twinpass.encoder.postprocess import FITS, apply_layer
 
-    vectors = _encode(console, encoder, texts)
+    vectors, truncated = _encode(console, encoder, texts)
     with console.progress(f"fitting {layer}", total=len(texts)) as advance:
         fitted = FITS[layer](vectors, **wishes, seed=console.seed, advance=advance)
     return fitted, {
         "layer": layer,
         "sentences": len(texts),
-        "truncated": encoder.truncated,
+        "truncated": truncated,
         "before": _measure(vectors, seed=console.seed),
         "after": _measure(apply_layer(fitted, vectors), seed=console.seed),
     }
@@ -128,15 +127,16 @@ def _save(model: Encoder, output: Path, record: dict[str, Any]) -> None:
         write_json(aside / RECORD, record)
 
 
-def _encode(console: Console, encoder: Encoder, texts: list[str]) -> Vectors:
+def _encode(console: Console, encoder: Encoder, texts: list[str]) -> tuple[Vectors, int]:
     import numpy as np
 
-    blocks = [np.empty((0, encoder.dimensions), dtype=np.float32)]
+    blocks, truncated = [np.empty((0, encoder.dimensions), dtype=np.float32)], 0
     with console.progress("encoding", total=len(texts)) as advance:
-        for block in encoder.encode_stream(texts, window=WINDOW):
-            blocks.append(block)
-            advance(len(block))
-    return np.concatenate(blocks)
+        for held, vectors, cut in encoder.encode_stream(texts):
+            blocks.append(vectors)
+            truncated += len(cut)
+            advance(len(held))
+    return np.concatenate(blocks), truncated
 
 
 def _measure(vectors: Vectors, *, seed: int) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def build(
             facts=facts,
         )
     found = index.info()
-    found |= {"truncated": encoder.truncated, "bad_rows": corpus.bad_rows, "left_out": total - len(index)}
+    found |= {"bad_rows": corpus.bad_rows, "left_out": total - len(index)}
     console.log(_built(found, time.perf_counter() - started))
     console.result(facts | found)
 

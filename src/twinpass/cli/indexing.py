@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from twinpass.search.index import Block, Index
     from twinpass.text.corpus import Corpus
 
-WINDOW = 4_096  # texts sorted by length together, as encode does
-
 
 def is_index(name: str) -> bool:
     """Tell whether a saved index has this name."""
@@ -32,17 +30,9 @@ def blocks(encoder: Encoder, corpus: Corpus, advance: Callable[[int], None]) -> 
     """Yield a corpus as rows of an index, one window at a time; a row's texts share its other columns."""
     from twinpass.search.index import Block
 
-    held: list[tuple[str, dict[str, object]]] = []
-
-    def remembered() -> Iterator[str]:
-        for texts, metadata in corpus.records():
-            for text in texts:
-                held.append((text, metadata))
-                yield text
-
-    for vectors in encoder.encode_stream(remembered(), normalize=True, window=WINDOW):
-        texts, metadata = zip(*held[: len(vectors)], strict=True)
-        del held[: len(vectors)]
+    rows = ((text, metadata) for texts, metadata in corpus.records() for text in texts)
+    for held, vectors, _ in encoder.encode_stream(rows, key=lambda row: row[0], normalize=True):
+        texts, metadata = zip(*held, strict=True)
         yield Block(texts, vectors, metadata)
         advance(len(vectors))
 

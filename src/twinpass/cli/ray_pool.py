@@ -77,20 +77,19 @@ class ShardEncoder:
 
     def encode(self, number: int, source: Path, target: Path) -> dict[str, int]:
         """Encode one file of texts; the file of vectors appears whole or not at all."""
-        from twinpass.cli.encode import blocks
         from twinpass.cli.vectors import writing_vectors
 
-        texts, distinct = read_texts(source), 0
+        texts, distinct, truncated = read_texts(source), 0, 0
         described: Any = {
             "dimensions": self._encoder.dimensions,
             "total": len(texts),
             "metadata": self._recipe.metadata,
         }
         with writing_vectors(target, **described) as write:
-            for held, vectors in blocks(self._encoder, texts, normalize=self._recipe.normalize):
-                distinct += len(set(held))
+            for held, vectors, cut in self._encoder.encode_stream(texts, normalize=self._recipe.normalize):
+                distinct, truncated = distinct + len(set(held)), truncated + len(cut)
                 write(held, vectors)
-        return {"shard": number, "rows": len(texts), "distinct": distinct, "truncated": self._encoder.truncated}
+        return {"shard": number, "rows": len(texts), "distinct": distinct, "truncated": truncated}
 
 
 def _load(recipe: Recipe) -> Encoder:

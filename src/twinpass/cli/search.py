@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.encode import blocks
 from twinpass.cli.engine import IndexOptions
 from twinpass.cli.indexing import load_model_of
 from twinpass.cli.options import DataOptions, ModelOptions
@@ -86,7 +85,7 @@ def _check_conditions(where: list[str] | None, index: AnyIndex) -> None:
 
 def _answers(index: AnyIndex, encoder: Encoder, queries: Iterator[str], options: dict[str, Any]) -> Iterator[Answer]:
     """Yield each query with its hits, one window of queries after another."""
-    for texts, vectors in blocks(encoder, queries, normalize=True):
+    for texts, vectors, _ in encoder.encode_stream(queries, normalize=True):
         hits = index.search(vectors, options["k"], where=options["where"], min_score=options["min_score"])
         for text, found in zip(texts, hits, strict=True):
             yield {"query": text, "hits": [_plain(hit) for hit in found]}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 from twinpass.errors import ConfigError, InputError
+
+Item = TypeVar("Item")
 
 
 class Distinct:
@@ -31,9 +34,9 @@ class Distinct:
             self.rows.append(self._row_of[key])
         return fresh
 
-    def count(self, wanted: set[int]) -> int:
-        """Return how many of the texts met so far stand for one of these rows."""
-        return sum(row in wanted for row in self.rows) if wanted else 0
+    def places(self, wanted: set[int]) -> list[int]:
+        """Return the places of the texts met so far that stand for one of these rows."""
+        return [place for place, row in enumerate(self.rows) if row in wanted] if wanted else []
 
     def _bytes(self, text: str) -> bytes:
         try:
@@ -45,16 +48,17 @@ class Distinct:
             ) from error
 
 
-def windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Cut texts into lists of at most `size`, refusing what is not text."""
+def windows(items: Iterable[Item], size: int, key: Callable[[Item], str] | None = None) -> Iterator[list[Item]]:
+    """Cut items into lists of at most `size`; each is a text, or has one that `key` returns."""
     if size < 1:
         raise ConfigError(f"a window holds at least one text; got {size}.")
-    given: object = texts
+    given: object = items
     if isinstance(given, (str, bytes, bytearray)) or not isinstance(given, Iterable):
         raise InputError(f"expected texts, got {type(given).__name__}. Pass a list or an iterator of strings.")
-    stream = enumerate(given)
+    stream = enumerate(items)
     while window := list(itertools.islice(stream, size)):
-        for place, text in window:
+        for place, item in window:
+            text: object = item if key is None else key(item)
             if not isinstance(text, str):
                 raise InputError(f"text {place} is not a string but {type(text).__name__}: {text!r:.60}.")
-        yield [text for _, text in window]
+        yield [item for _, item in window]

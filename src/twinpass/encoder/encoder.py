@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
 import torch
@@ -31,8 +31,10 @@ from twinpass.text.batch import cut
 from twinpass.vectors import unit
 
 Vectors = NDArray[np.float32]
+Item = TypeVar("Item")
 
 WINDOW = 65_536  # texts looked at together: enough to sort by length, little enough to hold
+STREAM_WINDOW = 4_096  # texts of one block of a stream: under 1 % padding, and a bar moves every few seconds
 TOKEN_BUDGET = 4_096  # padded tokens in one forward pass
 
 
@@ -46,6 +48,14 @@ _SAYS_NOTHING_OF_VECTORS = {
     "output_hidden_states",
     *DROPOUT_FIELDS,
 }
+
+
+class Encoded(NamedTuple, Generic[Item]):
+    """A block of a stream: the items, a vector each (n, dimensions), and the positions of those that were truncated."""
+
+    items: list[Item]
+    vectors: Vectors
+    truncated: list[int]
 
 
 class TruncationWarning(UserWarning):
@@ -74,7 +84,6 @@ class Encoder:
         self.precision = precision
         self.runtime_name = runtime
         self.runtime = make_runtime(runtime, self, precision=precision)
-        self.truncated = 0
 
     @classmethod
     def load(
@@ -113,51 +122,96 @@ class Encoder:
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
         return cls(model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime)
 
+    @overload
     def encode(
-        self, texts: Iterable[str], *, normalize: bool = False, max_tokens: int | None = None, progress: bool = False
-    ) -> Vectors:
+        self,
+        texts: Iterable[str],
+        *,
+        normalize: bool = False,
+        max_tokens: int | None = None,
+        progress: bool = False,
+        return_truncated: Literal[False] = False,
+    ) -> Vectors: ...
+    @overload
+    def encode(
+        self,
+        texts: Iterable[str],
+        *,
+        normalize: bool = False,
+        max_tokens: int | None = None,
+        progress: bool = False,
+        return_truncated: Literal[True],
+    ) -> tuple[Vectors, list[int]]: ...
+    def encode(
+        self,
+        texts: Iterable[str],
+        *,
+        normalize: bool = False,
+        max_tokens: int | None = None,
+        progress: bool = False,
+        return_truncated: bool = False,
+    ) -> Vectors | tuple[Vectors, list[int]]:
         """Return one float32 vector per text (n, dimensions), in order; for a single string, its vector.
 
-        Each distinct text is encoded once. An iterator is consumed in windows and never held whole.
+        Each distinct text is encoded once. An iterator is consumed in windows and never held whole. With
+        `return_truncated`, the positions of the texts that were longer than the model reads come second.
         """
-        if isinstance(texts, str):
-            vector: Vectors = self.encode([texts], normalize=normalize, max_tokens=max_tokens)[0]
-            return vector
+        single = isinstance(texts, str)
         limit = self._limit(max_tokens)
         distinct, cut_rows = Distinct(), set[int]()
         blocks: list[Vectors] = [np.empty((0, self.dimensions), dtype=np.float32)]
-        total = len(texts) if isinstance(texts, Sized) else None
+        given = [texts] if isinstance(texts, str) else texts
+        total = len(given) if isinstance(given, Sized) else None
         with _bar(total, shown=progress) as advance:
-            for window in windows(texts, WINDOW):
+            for window in windows(given, WINDOW):
                 known = len(distinct)
                 fresh, cut_places = self._encode_distinct(distinct.add(window), limit, advance)
                 cut_rows.update(known + place for place in cut_places)
                 blocks.append(fresh)
                 advance(len(window) - len(fresh))
-        self.truncated = distinct.count(cut_rows)
-        self._report_truncation(len(distinct.rows), limit)
+        truncated = distinct.places(cut_rows)
+        self._report_truncation(len(truncated), len(distinct.rows), limit)
         vectors = np.concatenate(blocks)
         if len(distinct) < len(distinct.rows):
             vectors = vectors[np.asarray(distinct.rows)]
-        return unit(vectors) if normalize else vectors
+        vectors = unit(vectors) if normalize else vectors
+        vectors = vectors[0] if single else vectors
+        return (vectors, truncated) if return_truncated else vectors
 
     def encode_stream(
-        self, texts: Iterable[str], *, normalize: bool = False, max_tokens: int | None = None, window: int = 16_384
-    ) -> Iterator[Vectors]:
-        """Yield the vectors of consecutive blocks of texts, in order, in constant memory."""
-        blocks = windows(texts, window)
-        return self._stream(blocks, normalize=normalize, max_tokens=max_tokens)
+        self,
+        items: Iterable[Item],
+        *,
+        key: Callable[[Item], str] | None = None,
+        normalize: bool = False,
+        max_tokens: int | None = None,
+        window: int = STREAM_WINDOW,
+    ) -> Iterator[Encoded[Item]]:
+        """Yield consecutive blocks of items with their vectors, in order, in constant memory.
 
-    def _stream(self, blocks: Iterable[list[str]], *, normalize: bool, max_tokens: int | None) -> Iterator[Vectors]:
+        Items are texts, or anything from which `key` takes the text, such as a row with an id beside it.
+        """
+        return self._stream(windows(items, window, key), key, normalize=normalize, max_tokens=max_tokens)
+
+    def _stream(
+        self,
+        blocks: Iterable[list[Item]],
+        key: Callable[[Item], str] | None,
+        *,
+        normalize: bool,
+        max_tokens: int | None,
+    ) -> Iterator[Encoded[Item]]:
         truncated = count = 0
         for block in blocks:
+            texts: list[Any] = block if key is None else [key(item) for item in block]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TruncationWarning)
-                vectors = self.encode(block, normalize=normalize, max_tokens=max_tokens)
-            truncated, count = truncated + self.truncated, count + len(block)
-            yield vectors
-        self.truncated = truncated
-        self._report_truncation(count, self._limit(max_tokens))
+                vectors, cut_places = self.encode(
+                    texts, normalize=normalize, max_tokens=max_tokens, return_truncated=True
+                )
+            truncated, count = truncated + len(cut_places), count + len(block)
+            yield Encoded(block, vectors, cut_places)
+        self._report_truncation(truncated, count, self._limit(max_tokens))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model, whole or not at all, so that sentence-transformers and transformers load it too."""
@@ -236,9 +290,9 @@ class Encoder:
         ids, cut_places = self.tokens.ids(texts, max_tokens=limit)
         return self.encode_ids(ids, advance=advance), cut_places
 
-    def _report_truncation(self, texts: int, limit: int | None) -> None:
-        if self.truncated:
-            message = f"{self.truncated:,} of {texts:,} texts are longer than {limit} tokens"
+    def _report_truncation(self, truncated: int, texts: int, limit: int | None) -> None:
+        if truncated:
+            message = f"{truncated:,} of {texts:,} texts are longer than {limit} tokens"
             kept = "end" if self.tokenizer.truncation_side == "left" else "beginning"
             warnings.warn(f"{message}; only their {kept} was encoded.", TruncationWarning, stacklevel=3)
 

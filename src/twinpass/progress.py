@@ -14,7 +14,8 @@ Log = Callable[[str], None]  # shows one line
 class Progress(Protocol):
     """Opens a progress bar: `with progress("encoding", total=n) as advance: advance(k)`."""
 
-    def __call__(self, what: str, *, total: int | None = None) -> AbstractContextManager[Advance]: ...
+    def __call__(self, what: str, *, total: int | None = None) -> AbstractContextManager[Advance]:
+        """Return the bar, which yields the function that moves it."""
 
 
 def silent(what: str, *, total: int | None = None) -> AbstractContextManager[Advance]:

@@ -29,6 +29,7 @@ ROWS = [
     {"training", "evaluation", "analysis", "search"},
     {"recipes", "simcse"},
     {"service"},
+    {"workflows"},
     {"cli"},
 ]
 ROW_OF = {room: row for row, rooms in enumerate(ROWS) for room in rooms}

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from twinpass.cli.dev import open_dev, rows_to_learn_from, split_documentation
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import open_corpus
 from twinpass.text.prose import sentences
+from twinpass.workflows.dev import open_dev, rows_to_learn_from, split_documentation
 
 
 def test_demo_measures_trains_and_answers(run, model, tmp_path, monkeypatch) -> None:

@@ -116,7 +116,7 @@ def test_too_few_sentences(run, model, lines, tmp_path, monkeypatch):
     ran = run("fit", "whitening", model, lines, "-o", tmp_path / "out")
     assert ran.code == 0 and "only 6 sentences" in ran.err and "320 or more are advised" in ran.err
     assert Encoder.load(tmp_path / "out", device="cpu").dimensions == 5
-    monkeypatch.setattr(fit_verb, "_encode", lambda *_: np.full((6, 32), np.nan, dtype=np.float32))
+    monkeypatch.setattr(fit_verb, "_encode", lambda *_: (np.full((6, 32), np.nan, dtype=np.float32), 0))
     ran = run("fit", "flow", model, lines, "-o", tmp_path / "nan")
     assert ran.code == 2 and "6 of 6 vectors hold what is not a number" in ran.err
     assert not (tmp_path / "nan").exists()

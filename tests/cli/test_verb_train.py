@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
-from twinpass.cli.dev import rows_to_learn_from
 from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
 from twinpass.cli.train import _next_steps
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.log import Result
+from twinpass.workflows.dev import rows_to_learn_from
 
 QUICK = ("--steps", 4, "--batch-size", 4, "--eval-every", 2, "--device", "cpu")
 

@@ -17,10 +17,10 @@ FINGERPRINTS = (
 
 
 def again_section(
-    command: str, *, fingerprints: Sequence[tuple[str, str, str | None]], facts: Mapping[str, Any]
+    command: str | None, *, fingerprints: Sequence[tuple[str, str, str | None]], facts: Mapping[str, Any]
 ) -> Section:
     """Return the command, what went into it as (what, name, fingerprint), and the versions it ran with."""
     rows: list[list[Cell]] = [[what, name, print_ or "–"] for what, name, print_ in fingerprints]
-    body = code(command) + table("What it was made from", FINGERPRINTS, rows)
+    body = (code(command) if command else "") + table("What it was made from", FINGERPRINTS, rows)
     details = json.dumps(facts, indent=2, ensure_ascii=False, default=str)
     return Section("Make it again", f"{body}<details><summary>Versions and options</summary>{code(details)}</details>")

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinpass.cli.console import Console, verb
+from twinpass.cli.console import Console, command_line, verb
 from twinpass.cli.demo_page import PageOptions, is_trained, serve_demo
-from twinpass.cli.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_documentation
 from twinpass.cli.options import DEFAULT_MODEL
-from twinpass.cli.training_pages import DEMO_MODELS, write_demo_report
 from twinpass.errors import ConfigError, OutputError
 from twinpass.provenance import provenance
+from twinpass.workflows.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_documentation
+from twinpass.workflows.training_reports import DEMO_MODELS, write_demo_report
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -97,7 +97,7 @@ def _train_and_ask(
         "answers": answers,
         "seconds": time.monotonic() - started,
     }
-    write_demo_report(output, document, facts)
+    write_demo_report(output, document, facts, command_line())
     console.log(_next_steps(output, time.monotonic() - started))
     console.result(facts | document, human=_picture(runs, answers, task.protocol))
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinpass.cli.console import Console
-from twinpass.cli.dev import BUILT_IN
 from twinpass.cli.indexing import is_index, model_entry
 from twinpass.cli.options import ModelOptions
 from twinpass.errors import MissingExtra
 from twinpass.provenance import installed
+from twinpass.workflows.dev import BUILT_IN
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from twinpass.cli.console import Console, verb
-from twinpass.cli.dev import open_dev, rows_to_learn_from
+from twinpass.cli.console import Console, command_line, verb
 from twinpass.cli.options import DEFAULT_MODEL
 from twinpass.cli.run_options import RunOptions, describe_run
-from twinpass.cli.training_pages import write_run_report
 from twinpass.provenance import provenance
+from twinpass.workflows.dev import open_dev, rows_to_learn_from
+from twinpass.workflows.training_reports import write_run_report
 
 if TYPE_CHECKING:
     from twinpass.config import Run
@@ -78,7 +78,7 @@ def train(
     protocol = evaluate.protocol if evaluate is not None else None
     facts = provenance(options={"run": run, "dev": dev, "preset": preset})
     if result.finished:
-        write_run_report(result, protocol=protocol, facts=facts)
+        write_run_report(result, protocol=protocol, facts=facts, command=command_line())
     console.log(_next_steps(result))
     console.result(facts | {"protocol": protocol, "result": result}, human=result_table(result, protocol))
     if not result.finished:

@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.cli.console import command_line
 from twinpass.files import plain
 
 if TYPE_CHECKING:
     from twinpass.analysis.page import Section
     from twinpass.log import Result
 
+
 MadeFrom = tuple[str, str, "str | None"]  # what, its name, its fingerprint
 DEMO_MODELS = {"base": "before", "pairs": "trained on pairs", "dropout": "trained on single sentences"}
 
 
-def write_run_report(result: Result, *, protocol: str | None, facts: Mapping[str, Any]) -> None:
+def write_run_report(
+    result: Result, *, protocol: str | None, facts: Mapping[str, Any], command: str | None = None
+) -> None:
     """Write the report of one finished run into its output folder."""
     from twinpass.analysis.training_report import FILE, write_training_report
 
@@ -29,11 +31,13 @@ def write_run_report(result: Result, *, protocol: str | None, facts: Mapping[str
         folders={result.output.name: result.output},
         protocol=protocol,
         scores={name: scores for name, scores in rows.items() if scores},
-        more=[_again(_ingredients(result, facts["options"]["run"].data), facts)],
+        more=[_again(_ingredients(result, facts["options"]["run"].data), facts, command)],
     )
 
 
-def write_demo_report(output: Path, document: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+def write_demo_report(
+    output: Path, document: Mapping[str, Any], facts: Mapping[str, Any], command: str | None = None
+) -> None:
     """Write the report of the demo: both runs, the scores of all three models, the questions."""
     from twinpass.analysis.neighbours import Comparison, Neighbour
     from twinpass.analysis.report import comparisons_section
@@ -57,14 +61,14 @@ def write_demo_report(output: Path, document: Mapping[str, Any], facts: Mapping[
         folders={DEMO_MODELS[name]: output / name for name in document["scores"] if name != "base"},
         protocol=document["protocol"],
         scores={DEMO_MODELS[name]: scores for name, scores in document["scores"].items()},
-        more=[comparisons_section("Questions", comparisons), _again([base], facts)],
+        more=[comparisons_section("Questions", comparisons), _again([base], facts, command)],
     )
 
 
-def _again(made_from: list[MadeFrom], facts: Mapping[str, Any]) -> Section:
+def _again(made_from: list[MadeFrom], facts: Mapping[str, Any], command: str | None) -> Section:
     from twinpass.analysis.again import again_section
 
-    return again_section(command_line(), fingerprints=made_from, facts=plain(facts))
+    return again_section(command, fingerprints=made_from, facts=plain(facts))
 
 
 def _ingredients(result: Result, data: str) -> list[MadeFrom]:

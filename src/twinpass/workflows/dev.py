@@ -14,6 +14,7 @@ from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
 if TYPE_CHECKING:
     from twinpass.evaluation.dev import PairRetrieval, ScoredPairs
 
+
 BUILT_IN = "docs:"
 PAIRS = "docs-pairs:"
 Rows = list[tuple[str, ...]]

@@ -118,7 +118,7 @@ def test_the_list_of_tasks(run):
         (("--beside", "mine"), "--beside wants 'paper'"),
         (("-o", "x.docx"), "cannot write x.docx"),
         (("--tasks", "scored:missing.tsv"), "missing.tsv"),
-        (("second", "--tasks", "sts"), "wanted one MODEL"),
+        (("second", "--tasks", "sts"), "expected one MODEL"),
     ],
 )
 def test_mistakes_exit_2_with_one_message(run, words, arguments, message):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
-from twinpass.cli.variants import Variant, parse_variant
+from twinpass.analysis.models import Variant, parse_variant
 from twinpass.errors import ConfigError
 
 
@@ -47,7 +47,7 @@ def test_models_beside_each_other(run, model, pairs, tmp_path) -> None:
 def test_text_without_labels(run, model, sentences, tmp_path) -> None:
     done = run("analyze", model, "--data", sentences, "-o", tmp_path / "report", "--device", "cpu")
     assert done.code == 0, done.err
-    assert "left out: alignment" in done.err and "left out: cosine densities" in done.err
+    assert "not measured: alignment" in done.out and "not measured: cosine densities" in done.out
     assert not (tmp_path / "report" / "figures" / "density-light.svg").exists()
     assert (tmp_path / "report" / "figures" / "spectrum-light.svg").exists()
 

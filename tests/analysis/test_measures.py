@@ -11,7 +11,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 from twinpass.analysis.density import GRID, measure_densities
-from twinpass.analysis.measure import mean_cosine, measure, measure_geometry, measure_vectors
+from twinpass.analysis.measure import mean_cosine, measure, measure_geometry
 from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.report import Analysis
 from twinpass.analysis.sampling import Graded, Sample, Scale, take_sample
@@ -171,12 +171,10 @@ def test_what_a_corpus_cannot_give_is_said(tmp_path: Path) -> None:
         take_sample(open_corpus(tmp_path / "one.txt"))
 
 
-def test_analysis_of_a_model_and_of_bare_vectors() -> None:
+def test_measures_of_a_model_as_plain_data() -> None:
     texts = [str(place) for place in range(40)]
     sample = Sample(source="x", texts=texts, rows=4, of_rows=4, pairs=PAIRS, gold=GOLD, scale=Scale(0, 5))
     found = measure("model", VECTORS, sample)
     document = Analysis(sample=sample, models=[found]).to_dict()
     assert document["models"][0]["geometry"]["alignment"] == found.geometry.alignment
     assert len(document["models"][0]["map"]["points"]) == 40
-    many, taken = measure_vectors("bare", np.tile(VECTORS, (100, 1)), most=500)
-    assert many.geometry.sentences == 500 and "a sample of 500 of 4,000 rows" in taken.protocol

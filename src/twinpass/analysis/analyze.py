@@ -15,6 +15,7 @@ from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.report import PAGE, Analysis, check_target
 from twinpass.analysis.sampling import MOST_TEXTS, Vectors, take_sample
 from twinpass.analysis.training_report import read_trajectory
+from twinpass.display import Displayed
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import ConfigError, InputError
 from twinpass.log import RunLog, has_log
@@ -35,7 +36,7 @@ def analyze(
     neighbours: int = 3,
     query: Sequence[str] = (),
     corpus: PathLike | None = None,
-    results: Sequence[PathLike] = (),
+    results: Sequence[PathLike | Displayed] = (),
     runs: bool = False,
     columns: Sequence[str] | None = None,
     skip_bad_rows: bool = False,
@@ -62,7 +63,7 @@ def analyze(
     - output: write the report to this folder: index.html, figures/ and analysis.json.
     - sample: at most this many sentences; the seed decides which.
     - neighbours: how many to show (0: none) of each `query`; they are searched in `corpus`, by default in the sample.
-    - results: files of `evaluate -o FILE.json`; their Avg. STS colours the figure of alignment and uniformity.
+    - results: of `evaluate`, or files of `evaluate -o FILE.json`; their Avg. STS colours Figure 3.
     - runs: the models are output folders of `train`; draw alignment and uniformity step by step from their logs.
     - pooler ... trust_remote_code: as in `Encoder.load`, for models given by name.
     - cache: read and keep vectors on disk.
@@ -140,23 +141,23 @@ class _Averages(NamedTuple):
         return self.by_fingerprint.get(model.fingerprint or "", self.by_name.get(model.name))
 
 
-def _read_averages(paths: Sequence[PathLike]) -> _Averages:
-    """Read files of `evaluate -o FILE.json`, each with the average of the seven STS tasks."""
+def _read_averages(results: Sequence[PathLike | Displayed]) -> _Averages:
+    """Read results of `evaluate`, each with the average of the seven STS tasks."""
     averages = _Averages({}, {})
-    for path in map(Path, paths):
+    for each in results:
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = each.to_dict() if isinstance(each, Displayed) else json.loads(Path(each).read_text("utf-8"))
             name, fingerprint = str(document["model"]["name"]), document["model"].get("fingerprint")
-            found = [float(each["value"]) for each in document["averages"] if each["protocol"] == STS_AVERAGE]
+            found = [float(score["value"]) for score in document["averages"] if score["protocol"] == STS_AVERAGE]
         except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}.") from error
+            raise InputError(f"cannot read {each}: {error.strerror}.") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(
-                f"{path} is not a result file. Write one with: twinpass evaluate MODEL --data FOLDER -o FILE.json"
+                f"{each} is not a result file. Write one with: twinpass evaluate MODEL --data FOLDER -o FILE.json"
             ) from error
         if not found:
             raise InputError(
-                f"{path} has no average of the seven STS tasks ({STS_AVERAGE}). Evaluate with --tasks sts, all of it."
+                f"{each} has no average of the seven STS tasks ({STS_AVERAGE}). Evaluate with --tasks sts, all of it."
             )
         averages.by_name[name] = found[0]
         if fingerprint:

@@ -70,39 +70,37 @@ THEMES = {"light": LIGHT, "dark": DARK}
 
 def settings(theme: Theme) -> dict[str, Any]:
     """Return matplotlib's settings for a theme."""
-    return {
-        "figure.facecolor": theme.paper,
-        "axes.facecolor": theme.paper,
-        "savefig.facecolor": theme.paper,
-        "text.color": theme.ink,
-        "axes.labelcolor": theme.ink,
-        "axes.edgecolor": theme.ink,
-        "xtick.color": theme.ink,
-        "ytick.color": theme.ink,
-        "grid.color": theme.faint,
-        "grid.linewidth": 0.4,
-        "axes.grid": True,
-        "axes.axisbelow": True,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.linewidth": 0.7,
-        "xtick.major.width": 0.7,
-        "ytick.major.width": 0.7,
-        "lines.linewidth": 1.3,
-        "legend.frameon": False,
-        "font.size": 8.0,
-        "axes.labelsize": 8.0,
-        "axes.titlesize": 8.0,
-        "xtick.labelsize": 7.0,
-        "ytick.labelsize": 7.0,
-        "legend.fontsize": 7.0,
-        "font.family": "sans-serif",
-        "font.sans-serif": ["DejaVu Sans"],
-        "svg.fonttype": "none",  # text stays text: it can be searched, copied and read by screen readers
-        "svg.hashsalt": "twinpass",  # the same figure gives the same file
-        "figure.constrained_layout.use": True,
-        "savefig.dpi": 300,
-    }
+    papers = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), theme.paper)
+    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    return (
+        papers
+        | dict.fromkeys(names, theme.ink)
+        | {
+            "grid.color": theme.faint,
+            "grid.linewidth": 0.4,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.linewidth": 0.7,
+            "xtick.major.width": 0.7,
+            "ytick.major.width": 0.7,
+            "lines.linewidth": 1.3,
+            "legend.frameon": False,
+            "font.size": 8.0,
+            "axes.labelsize": 8.0,
+            "axes.titlesize": 8.0,
+            "xtick.labelsize": 7.0,
+            "ytick.labelsize": 7.0,
+            "legend.fontsize": 7.0,
+            "font.family": "sans-serif",
+            "font.sans-serif": ["DejaVu Sans"],
+            "svg.fonttype": "none",  # text stays text: it can be searched, copied and read by screen readers
+            "svg.hashsalt": "twinpass",  # the same figure gives the same file
+            "figure.constrained_layout.use": True,
+            "savefig.dpi": 300,
+        }
+    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from twinpass.analysis.density import GRID, Group, measure_densities
-from twinpass.analysis.sampling import MOST_TEXTS, Graded, Sample, Vectors, some_rows
+from twinpass.analysis.sampling import Graded, Sample, Vectors
 from twinpass.analysis.spectrum import Map, Spectrum, choose_points, make_map, measure_spectrum
 from twinpass.equations import alignment, asymptotic, jensen_bound, uniformity
 from twinpass.vectors import unit
@@ -124,35 +124,17 @@ class Measures:
         }
 
 
-def measure(
-    name: str,
-    vectors: Vectors,
-    sample: Sample,
-    *,
-    fingerprint: str | None = None,
-    temperature: float = TEMPERATURE,
-    seed: int = 42,
-) -> Measures:
+def measure(name: str, vectors: Vectors, sample: Sample, *, fingerprint: str | None = None, seed: int = 42) -> Measures:
     """Measure one model's vectors, one row for each text of the sample."""
     graded = sample.graded
     return Measures(
         name=name,
         fingerprint=fingerprint,
         dimensions=vectors.shape[1],
-        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded, temperature=temperature),
+        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded),
         spectrum=measure_spectrum(vectors),
         densities=None
         if graded is None
         else measure_densities(cosines(vectors, graded.pairs), graded.gold, graded.scale),
         map=make_map(vectors, choose_points(len(vectors), sample.positives, seed=seed)),
     )
-
-
-def measure_vectors(
-    name: str, vectors: Vectors, *, most: int = MOST_TEXTS, seed: int = 42, source: str = "vectors"
-) -> tuple[Measures, Sample]:
-    """Measure vectors whose texts are not known, on a sample of at most `most` of them."""
-    rows = some_rows(len(vectors), most, seed=seed)
-    names = [f"{source} {row}" for row in rows]
-    sample = Sample(source=source, texts=names, rows=len(rows), of_rows=len(vectors))
-    return measure(name, np.asarray(vectors[rows], dtype=np.float32), sample, seed=seed), sample

@@ -98,7 +98,7 @@ class VariantEncoder:
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Encode texts."""
-        with self.progress(f"encoding by {self.variant.label}", total=len(texts)) as advance:
+        with self.progress(f"encoding with {self.variant.label}", total=len(texts)) as advance:
             vectors = encode_once(self.model, texts, cache=self.cache, advance=advance)(texts)
         return vectors if self.whitening is None else whiten(vectors, self.whitening)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,45 +97,36 @@ def _draw_path(axes: Axes, run: RunLog, place: int, theme: Theme) -> None:
 
 
 def loss_figure(runs: Sequence[RunLog]) -> Drawing:
-    """Draw each run's training loss."""
-
-    def draw(theme: Theme) -> Figure:
-        figure, axes = one_panel(height=2.0)
-        for place, run in enumerate(runs):
-            steps, losses = zip(*run.loss, strict=True)
-            axes.plot(steps, losses, label=short(run.name), **line(theme, place))
-            shown = np.unique(np.linspace(0, len(steps) - 1, 200).astype(int))
-            tips = [f"{run.name}, step {steps[n]}: loss {losses[n]:.4g}" for n in shown]
-            add_hover(axes, [steps[n] for n in shown], [losses[n] for n in shown], tips)
-        axes.set_xlabel("step")
-        axes.set_ylabel("training loss (nats)")
-        if len(runs) > 1:
-            legend(figure, axes)
-        return figure
-
+    """Each run's training loss."""
+    draw = partial(_draw_curves, {run.name: run.loss for run in runs}, "training loss (nats)", "loss {:.4g}", "")
     return Drawing(name="loss", title="Loss", caption="The training loss of every step's batch.", draw=draw)
 
 
 def dev_figure(runs: Sequence[RunLog], *, protocol: str) -> Drawing:
-    """Draw each run's score on the dev set."""
-
-    def draw(theme: Theme) -> Figure:
-        figure, axes = one_panel(height=2.0)
-        for place, run in enumerate(runs):
-            steps = [step for step, _ in run.dev]
-            scores = [found["score"] for _, found in run.dev]
-            marker = MARKERS[place % len(MARKERS)]
-            axes.plot(steps, scores, marker=marker, markersize=3, label=short(run.name), **line(theme, place))
-            tips = [f"{run.name}, step {n}: {score:.2f}" for n, score in zip(steps, scores, strict=True)]
-            add_hover(axes, steps, scores, tips)
-        axes.set_xlabel("step")
-        axes.set_ylabel("dev score (× 100)")
-        if len(runs) > 1:
-            legend(figure, axes)
-        return figure
-
+    """Each run's score on the dev set."""
+    curves = {run.name: [(step, scores["score"]) for step, scores in run.dev] for run in runs}
+    draw = partial(_draw_curves, curves, "dev score (× 100)", "{:.2f}", MARKERS)
     caption = f"{protocol}. Step 0 is before training." if protocol else "Step 0 is before training."
     return Drawing(name="dev", title="Score on the dev set", caption=caption, draw=draw)
+
+
+def _draw_curves(
+    curves: Mapping[str, Sequence[tuple[int, float]]], label: str, tip: str, markers: Sequence[str], theme: Theme
+) -> Figure:
+    """Draw one curve per run over steps, with markers if there are any; `tip` formats a value."""
+    figure, axes = one_panel(height=2.0)
+    for place, (name, curve) in enumerate(curves.items()):
+        marker = markers[place % len(markers)] if markers else ""
+        steps, values = zip(*curve, strict=True)
+        axes.plot(steps, values, marker=marker, markersize=3, label=short(name), **line(theme, place))
+        shown = [curve[at] for at in np.unique(np.linspace(0, len(curve) - 1, 200).astype(int))]
+        tips = [f"{name}, step {step}: {tip.format(value)}" for step, value in shown]
+        add_hover(axes, [step for step, _ in shown], [value for _, value in shown], tips)
+    axes.set_xlabel("step")
+    axes.set_ylabel(label)
+    if len(curves) > 1:
+        legend(figure, axes)
+    return figure
 
 
 def read_trajectory(folder: str | Path) -> RunLog:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
+from twinpass.analysis.analyze import analyze
 from twinpass.analysis.models import Variant, parse_variant
 from twinpass.errors import ConfigError
 
@@ -73,6 +74,8 @@ def test_runs_and_results(run, model, pairs, tmp_path) -> None:
     assert done.code == 0, done.err
     assert [point["step"] for point in json.loads(done.out)["runs"][0]["geometry"]] == [0, 2, 4]
     assert (tmp_path / "paths" / "figures" / "trajectory-dark.png").exists()
+    assert [point["step"] for point in analyze(trained, runs=True).records()] == [0, 2, 4]
+    assert "alignment, first and last" in run("analyze", "--runs", trained, "-o", tmp_path / "paths").out
 
     results = tmp_path / "results.json"
     score = {"protocol": "all, spearman, no regressor", "value": 61.5}

@@ -47,13 +47,11 @@ GREY = 6  # position of grey among a theme's colours
 NOISE = 1e-4
 
 
-def make_figures(
-    sample: Sample, models: Sequence[Measures], *, averages: Mapping[str, float] | None = None
-) -> list[Drawing]:
+def make_figures(sample: Sample, models: Sequence[Measures], averages: Mapping[str, float]) -> list[Drawing]:
     """Return every figure that can be drawn for these models and this sample; averages are Avg. STS by model name."""
     aligned = [each for each in models if each.geometry.alignment is not None]
     graded = [each for each in models if each.densities is not None]
-    figures = [geometry_figure(sample, aligned, averages or {})] if aligned else []
+    figures = [geometry_figure(sample, aligned, averages)] if aligned else []
     figures.append(spectrum_figure(sample, models))
     figures += [density_figure(sample, graded)] if graded else []
     return [*figures, map_figure(sample, models), theory_figure(sample, models)]

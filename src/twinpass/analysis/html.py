@@ -21,6 +21,7 @@ from twinpass.files import writing
 
 Cell = str | float | int | None
 NUMBER = ' class="number"'
+MISSING = "–"
 LONG = 40  # longer words, such as fingerprints, may be broken anywhere
 
 
@@ -31,6 +32,15 @@ class Column:
     title: str
     about: str = ""
     decimals: int = 3
+
+    def show(self, value: Cell) -> str:
+        """Return a value of this column as text."""
+        if isinstance(value, str):
+            return value
+        if value is None or not math.isfinite(value):
+            return MISSING
+        # Adding zero turns a rounded -0.0 into 0.0.
+        return f"{value:,}" if isinstance(value, int) else f"{round(value, self.decimals) + 0.0:.{self.decimals}f}"
 
 
 @dataclass(frozen=True)
@@ -70,10 +80,9 @@ def _cell(value: Cell, column: Column) -> str:
     if isinstance(value, str):
         long = ' class="long"' if len(value) > LONG and " " not in value else ""
         return f"<td{long}>{escape(value)}</td>"
-    if value is None or not math.isfinite(value):
-        return f'<td{NUMBER} title="not measured">–</td>'
-    # Adding zero turns a rounded -0.0 into 0.0.
-    shown = f"{value:,}" if isinstance(value, int) else f"{round(value, column.decimals) + 0.0:.{column.decimals}f}"
+    shown = column.show(value)
+    if shown == MISSING:
+        return f'<td{NUMBER} title="not measured">{MISSING}</td>'
     return f'<td{NUMBER} data-value="{value!r}" title="{value!r}">{shown}</td>'
 
 

@@ -19,7 +19,7 @@ from twinpass.analysis.sampling import Sample
 from twinpass.analysis.training_report import trajectory_figure
 from twinpass.display import Displayed, Grid
 from twinpass.errors import OutputError
-from twinpass.files import plain, write_json, writing, writing_folder
+from twinpass.files import plain, write_json, writing_folder
 from twinpass.log import RunLog
 
 PAGE, NUMBERS, FIGURES = "index.html", "analysis.json", "figures"
@@ -60,7 +60,7 @@ class Analysis(Displayed):
         """Return a table of the models, and one of the training runs."""
         found = []
         if self.sample is not None:
-            rows = [[_shown(*cell) for cell in zip(_row(each), COLUMNS, strict=True)] for each in self.models]
+            rows = [list(map(Column.show, COLUMNS, _row(each))) for each in self.models]
             skipped = [f"not measured: {note}" for note in self.sample.not_measured]
             found.append(Grid(self.sample.protocol, [column.title for column in COLUMNS], rows, notes=skipped))
         if self.runs:
@@ -71,7 +71,9 @@ class Analysis(Displayed):
         return found
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one dictionary per model: the columns of the table, with all digits."""
+        """Return one dictionary per model: the columns of the table, with all digits. Of runs alone: one per point."""
+        if self.sample is None:
+            return [{"run": log.name} | point for log in self.runs for point in _points(log)]
         return [dict(zip((column.title for column in COLUMNS), _row(each), strict=True)) for each in self.models]
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,17 +86,13 @@ class Analysis(Displayed):
             document["models"] = [each.to_dict(sample) for each in self.models]
             document["neighbours"] = None if self.neighbours is None else _neighbours(self.neighbours)
             document["averages"] = self.averages
-        columns = ("step", "alignment", "uniformity")
-        document["runs"] = [
-            {"name": log.name, "geometry": [dict(zip(columns, point, strict=True)) for point in log.geometry]}
-            for log in self.runs
-        ]
+        document["runs"] = [{"name": log.name, "geometry": _points(log)} for log in self.runs]
         flat: dict[str, Any] = plain(document)
         return flat
 
     def figures(self) -> list[Drawing]:
         """Return all figures."""
-        found = [] if self.sample is None else make_figures(self.sample, self.models, averages=self.averages)
+        found = [] if self.sample is None else make_figures(self.sample, self.models, self.averages)
         return [*found, trajectory_figure(self.runs)] if self.runs else found
 
     def write(self, folder: str | os.PathLike[str]) -> None:
@@ -105,8 +103,7 @@ class Analysis(Displayed):
             for drawing in drawings:
                 write_figure(drawing, aside / FIGURES)
             captions = "".join(f"{each.name}: {each.title}. {each.caption}\n\n" for each in drawings)
-            with writing(aside / FIGURES / "captions.txt") as captions_file:
-                captions_file.write_text(captions, encoding="utf-8")
+            (aside / FIGURES / "captions.txt").write_text(captions, encoding="utf-8")
             write_json(aside / NUMBERS, self.to_dict())
             title, lead = "Paths of training", f"{len(self.runs)} training run(s)."
             if self.sample is not None:
@@ -142,8 +139,8 @@ def _row(each: Measures) -> list[Cell]:
     ]
 
 
-def _shown(value: Cell, column: Column) -> str:
-    return f"{value:.{column.decimals}f}" if isinstance(value, float) else "-" if value is None else str(value)
+def _points(log: RunLog) -> list[dict[str, Any]]:
+    return [dict(zip(("step", "alignment", "uniformity"), point, strict=True)) for point in log.geometry]
 
 
 def _neighbours(found: Neighbours) -> dict[str, Any]:

@@ -9,8 +9,6 @@ import pytest
 from tests.tiny import WORDS
 
 from twinpass.analysis.analyze import analyze
-from twinpass.analysis.models import Variant, parse_variant
-from twinpass.errors import ConfigError
 
 
 @pytest.fixture(autouse=True)
@@ -105,12 +103,3 @@ def test_mistakes(run, model, pairs, sentences, tmp_path) -> None:
         assert not out.exists()
     done = run("analyze", model, "--data", pairs, "-o", tmp_path)
     assert done.code == 2 and "not a report" in done.err and pairs.exists()
-
-
-def test_variants_are_read() -> None:
-    assert parse_variant("minilm") == Variant(source="minilm", label="minilm")
-    assert parse_variant("a#whiten") == Variant(source="a", label="a#whiten", whiten=0)
-    assert parse_variant("https://x/v1#m").source == "https://x/v1#m"
-    for wrong in ("a#layers=0", "a#layers=many", "a#pooler=", "a#whiten=no"):
-        with pytest.raises(ConfigError):
-            parse_variant(wrong)

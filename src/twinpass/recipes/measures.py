@@ -76,7 +76,7 @@ def protocols(lab: Lab, subject: Subject, seed: int) -> Found:
 @MEASURES.register("trajectory")
 def trajectory(lab: Lab, subject: Subject, seed: int) -> Found:
     """Alignment and uniformity on STS-B's development set as a run goes on; the last point as numbers."""
-    from twinpass.analysis.trajectory import read_trajectory
+    from twinpass.analysis.training_report import read_trajectory
 
     if not isinstance(subject, Trained):
         raise TypeError("only a training has a path")

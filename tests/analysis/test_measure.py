@@ -11,14 +11,13 @@ import pytest
 from scipy.integrate import trapezoid
 
 from twinpass.analysis.density import GRID, measure_densities
-from twinpass.analysis.geometry import mean_cosine, measure_geometry
-from twinpass.analysis.map import choose_points, draw_map
-from twinpass.analysis.measure import analyse, analyse_vectors, to_document
+from twinpass.analysis.measure import mean_cosine, measure, measure_geometry
 from twinpass.analysis.neighbours import compare_neighbours
-from twinpass.analysis.sample import Graded, Sample, Scale, take_sample
-from twinpass.analysis.spectrum import effective_rank, measure_spectrum
+from twinpass.analysis.report import Analysis
+from twinpass.analysis.sampling import Graded, Sample, Scale, take_sample
+from twinpass.analysis.spectrum import choose_points, effective_rank, make_map, measure_spectrum
 from twinpass.encoder.postprocess import fit_whitening, whiten
-from twinpass.errors import ConfigError, InputError, ModelError
+from twinpass.errors import ConfigError, InputError
 from twinpass.text.corpus import open_corpus
 
 DRAW = np.random.default_rng(7)
@@ -111,12 +110,12 @@ def test_neighbours_side_by_side() -> None:
 def test_the_map_is_the_principal_plane_and_always_the_same() -> None:
     vectors = (DRAW.normal(size=(200, 5)) * [5, 3, 0.3, 0.2, 0.1]).astype(np.float32)
     rows = np.arange(200)
-    found = draw_map(vectors, rows)
+    found = make_map(vectors, rows)
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     values = np.linalg.svd(units - units.mean(axis=0), compute_uv=False) ** 2
     assert found.explained == pytest.approx(values[:2] / values.sum(), rel=1e-4)
     np.testing.assert_allclose(found.points.var(axis=0), values[:2] / 200, rtol=1e-3)
-    turned = draw_map(vectors[::-1].copy(), rows[::-1])
+    turned = make_map(vectors[::-1].copy(), rows[::-1])
     np.testing.assert_allclose(turned.points, found.points, atol=1e-6)
 
 
@@ -163,25 +162,19 @@ def test_what_a_corpus_cannot_give_is_said(tmp_path: Path) -> None:
     path.write_text("".join(f"sentence number {i}\n" for i in range(30)))
     sample = take_sample(open_corpus(path))
     assert sample.positives is None and sample.graded is None
-    assert any("alignment" in note for note in sample.left_out)
-    assert any("densities" in note for note in sample.left_out)
+    assert any("alignment" in note for note in sample.not_measured)
+    assert any("densities" in note for note in sample.not_measured)
     pairs = take_sample(open_corpus(corpus(tmp_path, [f"a {i}\tb {i}" for i in range(9)])))
-    assert len(pairs.positives) == 9 and len(pairs.left_out) == 1
+    assert len(pairs.positives) == 9 and len(pairs.not_measured) == 1
     (tmp_path / "one.txt").write_text("same\nsame\n")
     with pytest.raises(InputError, match="fewer than two distinct"):
         take_sample(open_corpus(tmp_path / "one.txt"))
 
 
-def test_analysis_of_a_model_and_of_bare_vectors() -> None:
+def test_measures_of_a_model_as_plain_data() -> None:
     texts = [str(place) for place in range(40)]
     sample = Sample(source="x", texts=texts, rows=4, of_rows=4, pairs=PAIRS, gold=GOLD, scale=Scale(0, 5))
-    found = analyse("model", VECTORS, sample)
-    document = to_document(sample, [found], None)
+    found = measure("model", VECTORS, sample)
+    document = Analysis(sample=sample, models=[found]).to_dict()
     assert document["models"][0]["geometry"]["alignment"] == found.geometry.alignment
     assert len(document["models"][0]["map"]["points"]) == 40
-    with pytest.raises(ModelError, match="a row each"):
-        analyse("model", VECTORS[:3], sample)
-    with pytest.raises(ModelError, match="NaN or infinity for 1 of 40"):
-        analyse("model", np.where(np.arange(40)[:, None] == 3, np.nan, VECTORS), sample)
-    many, taken = analyse_vectors("bare", np.tile(VECTORS, (100, 1)), most=500)
-    assert many.geometry.sentences == 500 and "a sample of 500 of 4,000 rows" in taken.protocol

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import partial
 
-from twinpass.analysis.figures.geometry import Point, draw_geometry
-from twinpass.analysis.svg import Drawing, inline_svg
+from twinpass.analysis.drawing import Drawing, inline_svg
+from twinpass.analysis.figures import Point, draw_geometry
 
 
 def test_ticks_and_hover_texts_keep_their_decimals() -> None:

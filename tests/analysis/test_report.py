@@ -11,20 +11,19 @@ import numpy as np
 import pytest
 from tests.browser import open_browser
 
-from twinpass.analysis.again import again_section
 from twinpass.analysis.html import Column, table
-from twinpass.analysis.measure import analyse
+from twinpass.analysis.measure import measure
 from twinpass.analysis.neighbours import compare_neighbours
-from twinpass.analysis.report import Report, check_target, write_report
-from twinpass.analysis.sample import Sample, Scale
-from twinpass.analysis.trajectory import RunLog
+from twinpass.analysis.report import Analysis, check_target
+from twinpass.analysis.sampling import Sample, Scale
 from twinpass.errors import OutputError
+from twinpass.log import RunLog
 
 NAMES = ("base", "a-model-with-quite-a-long-name#pooler=avg_first_last,layers=3", '<b>third</b> & "last"')
 FIGURES = ("geometry", "spectrum", "density", "map", "theory", "trajectory")
 
 
-def make_report() -> Report:
+def make_report() -> Analysis:
     draw = np.random.default_rng(3)
     texts = [f"sentence number {place} with <tags> & signs" for place in range(80)]
     pairs = np.arange(80).reshape(40, 2)
@@ -38,22 +37,21 @@ def make_report() -> Report:
         found[pairs[:, 1]] = found[pairs[:, 0]] * gold[:, None] + found[pairs[:, 1]]
         vectors[name] = found.astype(np.float32)
     run = RunLog(name="a run", geometry=[(0, 0.1, -0.5), (10, 0.2, -1.5), (20, 0.15, -2.5)])
-    again = again_section("twinpass analyze", fingerprints=[("model", "base", "f" * 160)], facts={"a": 1})
-    return Report(
-        title="A report",
+    return Analysis(
         sample=sample,
-        analyses=[analyse(name, each, sample) for name, each in vectors.items()],
+        models=[measure(name, each, sample, fingerprint=160 * "f") for name, each in vectors.items()],
         neighbours=compare_neighbours(texts, vectors),
         averages={"base": 70.0, NAMES[1]: 75.5},
         runs=[run],
-        last=[again],
+        facts={"a": 1},
+        command="twinpass analyze",
     )
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages") / "report"
-    write_report(folder, make_report(), {"numbers": [1, 2]})
+    make_report().write(folder)
     return folder
 
 
@@ -74,7 +72,7 @@ def open_page(browser: Any, path: Path, *, width: int = 1000, scheme: str = "lig
 
 
 def test_the_folder_holds_page_figures_and_numbers(report: Path) -> None:
-    assert json.loads((report / "analysis.json").read_text()) == {"numbers": [1, 2]}
+    assert json.loads((report / "analysis.json").read_text()) == make_report().to_dict()
     for name in FIGURES:
         for theme in ("light", "dark"):
             assert (report / "figures" / f"{name}-{theme}.png").read_bytes().startswith(b"\x89PNG")
@@ -138,7 +136,7 @@ def test_tables_sort_by_click_and_by_keyboard(browser: Any, report: Path) -> Non
 
 
 def test_what_was_not_measured_sorts_last(browser: Any, tmp_path: Path) -> None:
-    from twinpass.analysis.page import Section, write_page
+    from twinpass.analysis.html import Section, write_page
 
     rows = [["a", None], ["b", 2.0], ["c", -1.0]]
     write_page(tmp_path / "x.html", "x", "y", [Section("t", table("t", [Column("n"), Column("v")], rows))])
@@ -173,7 +171,7 @@ def test_a_report_replaces_a_report_and_nothing_else(report: Path, tmp_path: Pat
     check_target(report)
     check_target(tmp_path / "new")
     (tmp_path / "mine.txt").write_text("precious")
-    with pytest.raises(OutputError, match="not a report"):
+    with pytest.raises(OutputError, match="not empty and not a report"):
         check_target(tmp_path)
     with pytest.raises(OutputError, match="it is a file"):
         check_target(tmp_path / "mine.txt")

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from tests.tiny import WORDS, make_checkpoint
 
-from twinpass.analysis.measure import analyse
-from twinpass.analysis.sample import Sample
-from twinpass.analysis.training_report import write_training_report
-from twinpass.analysis.trajectory import read_log, read_trajectory
+from twinpass.analysis.measure import measure
+from twinpass.analysis.sampling import Sample
+from twinpass.analysis.training_report import read_trajectory, write_training_report
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.dev import PairRetrieval
+from twinpass.log import read_log
 from twinpass.training.loop import train
 
 DRAW = random.Random(5)
@@ -100,7 +100,7 @@ def test_the_training_report_tells_the_run(tiny: Path, tmp_path: Path) -> None:
 
 def test_a_damaged_log_is_named_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"event": "started"}\n{"event": "st\n')
-    with pytest.raises(InputError, match=r"log\.jsonl:2: not a line of JSON"):
+    with pytest.raises(InputError, match=r"log\.jsonl:2: expected a line of JSON"):
         read_log(tmp_path)
     with pytest.raises(InputError, match=r"no log\.jsonl"):
         read_trajectory(tmp_path / "nothing")
@@ -114,7 +114,7 @@ def test_the_largest_eigenvalue_falls_as_the_objective_does(tiny: Path, tmp_path
     found = []
 
     def look(encode: object) -> float:
-        found.append(analyse("model", encode(sample.texts), sample))
+        found.append(measure("model", encode(sample.texts), sample))
         return 0.0
 
     # On the pairs that are measured, and without dropout: a random model's own noise would hide its first steps.
@@ -137,7 +137,7 @@ def test_the_bound_holds_on_real_sentences(shared: Path, pooler: str | None) -> 
     texts = list(dict.fromkeys(text for line in lines for text in line.split("\t")[5:7]))
     vectors = Encoder.load("minilm", pooler=pooler, device="cpu").encode(texts)
     sample = Sample(source="sts-dev.csv", texts=texts, rows=60, of_rows=60)
-    found = analyse("minilm", vectors, sample)
+    found = measure("minilm", vectors, sample)
     assert found.geometry.negatives_term >= found.geometry.jensen_bound > 0
     units = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = units @ units.T

@@ -1,10 +1,10 @@
-"""Which sentences are looked at: all of a corpus, or a sample of it that anyone can draw again."""
+"""Which sentences of a corpus are analysed: all of them, or a sample that the seed reproduces."""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +17,8 @@ from twinpass.text.corpus import Corpus, Row
 
 MOST_TEXTS = 10_000
 
+Vectors = NDArray[np.float32]  # (texts, dimensions)
+
 
 class Scale(NamedTuple):
     """The lowest and the highest gold score of the whole corpus."""
@@ -26,7 +28,7 @@ class Scale(NamedTuple):
 
 
 class Graded(NamedTuple):
-    """Pairs of places (n, 2), their gold scores (n,), and the scale these are on."""
+    """Pairs of positions (n, 2), their gold scores (n,), and the scale of these scores."""
 
     pairs: NDArray[np.int64]
     gold: NDArray[np.float64]
@@ -35,19 +37,19 @@ class Graded(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Distinct texts, and the pairs and gold scores that connect them, where the corpus has some."""
+    """Distinct texts, and the pairs and gold scores that connect them, if the corpus has any."""
 
     source: str
     texts: list[str]
-    rows: int  # taken
-    of_rows: int  # that the corpus has
-    pairs: NDArray[np.int64] | None = None  # (rows, 2), places in `texts`
+    rows: int  # in the sample
+    of_rows: int  # in the corpus
+    pairs: NDArray[np.int64] | None = None  # (rows, 2), positions in `texts`
     gold: NDArray[np.float64] | None = None  # (rows,)
     scale: Scale | None = None
 
     @property
     def positives(self) -> NDArray[np.int64] | None:
-        """The pairs that mean the same: scored above 0.8 of the scale's top, or all if nothing is scored."""
+        """The positive pairs: scored above 0.8 of the highest score, or all pairs if there are no scores."""
         if self.pairs is None:
             return None
         if self.gold is None or self.scale is None:
@@ -56,20 +58,20 @@ class Sample:
 
     @property
     def graded(self) -> Graded | None:
-        """The pairs with their gold scores, where there are scores that vary."""
+        """The pairs with their gold scores, if there are scores and they vary."""
         if self.pairs is None or self.gold is None or self.scale is None or self.scale.low == self.scale.high:
             return None
         return Graded(self.pairs, self.gold, self.scale)
 
     @property
     def protocol(self) -> str:
-        """What was looked at, in words."""
+        """What was analysed, in words."""
         part = "" if self.rows == self.of_rows else f", a sample of {self.rows:,} of {self.of_rows:,} rows"
-        # The folder says little in a caption; the report's last section has the whole name.
+        # A caption has no room for the folder; the last section of the report has the whole path.
         return f"{len(self.texts):,} distinct sentences of {self.source.rstrip('/').rpartition('/')[2]}{part}"
 
     @property
-    def left_out(self) -> list[str]:
+    def not_measured(self) -> list[str]:
         """What cannot be measured on this corpus, and why."""
         notes = []
         if self.pairs is None:
@@ -84,9 +86,9 @@ class Sample:
 
 
 def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sample:
-    """Take at most so many texts of a corpus in one pass, in constant memory; the seed decides which."""
+    """Sample at most `most` texts of a corpus in one pass and in constant memory."""
     if most < 2:
-        raise InputError(f"an analysis compares sentences: it needs a sample of 2 or more, not {most}.")
+        raise InputError(f"expected a sample of 2 or more sentences, got {most}: an analysis compares sentences.")
     count, scale, rows = _draw(corpus, most=max(1, most // corpus.width), seed=seed)
     places: dict[str, int] = {}
     pairs = [[places.setdefault(text, len(places)) for text in row.texts] for row in rows]
@@ -97,7 +99,7 @@ def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sa
         texts=list(places),
         rows=len(rows),
         of_rows=count,
-        # A third column is a hard negative (Eq. 5): a sentence like any other here.
+        # A third column is a hard negative (Eq. 5): here, a sentence like any other.
         pairs=np.array([pair[:2] for pair in pairs], dtype=np.int64) if corpus.width > 1 else None,
         gold=np.array([row.score for row in rows], dtype=np.float64) if corpus.scored else None,
         scale=scale,
@@ -105,9 +107,9 @@ def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sa
 
 
 def _draw(corpus: Iterable[Row], *, most: int, seed: int) -> tuple[int, Scale | None, list[Row]]:
-    """Return the number of rows, the scale of their scores and the rows kept, in the corpus's order.
+    """Return the number of rows, the scale of their scores and the sampled rows, in the corpus's order.
 
-    The rows kept are those whose seeded hashes are smallest, so one pass over a corpus of any length is enough.
+    The sample is the rows with the smallest seeded hashes, so one pass over a corpus of any length is enough.
     """
     kept: list[tuple[int, int, Row]] = []  # a heap with the largest hash on top
     scores: list[float] = []
@@ -130,13 +132,7 @@ def _hash(row: Row, seed: int, count: int) -> int:
 
 
 def some_rows(total: int, most: int, *, seed: int) -> NDArray[np.int64]:
-    """Return at most so many distinct places out of a total, ascending; all of them if they are few enough."""
+    """Sample at most `most` distinct positions out of a total, in ascending order; all of them if there are fewer."""
     if total <= most:
         return np.arange(total)
     return np.sort(np.random.default_rng(seed).choice(total, size=most, replace=False))
-
-
-def blocks(total: int, size: int) -> Iterator[slice]:
-    """Yield consecutive slices of at most `size`."""
-    for start in range(0, total, size):
-        yield slice(start, min(start + size, total))

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
@@ -59,6 +58,26 @@ def write_json(target: str | os.PathLike[str], document: Any) -> None:
         aside.write_text(text + "\n", encoding="utf-8")
 
 
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file, one holder at a time across processes; the system frees it when a process is killed.
+
+    Without `wait` a lock that is taken raises OutputError. The file stays, so that those who wait share one lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, thread_local=False)  # whichever thread ends the block releases it
+    with explaining(path):
+        try:
+            lock.acquire(blocking=wait)
+        except Timeout:
+            raise OutputError(f"{path} is locked by another process. Wait until it is done, then try again.") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def check_writable(target: str | os.PathLike[str]) -> None:
     """Raise OutputError now if a file or folder of this name could not be written later."""
     target = Path(target)
@@ -76,14 +95,12 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def cache_home() -> Path:
-    """Return the folder of all that can be made again: $TWINPASS_CACHE, or the platform's place for it."""
-    if told := os.environ.get("TWINPASS_CACHE"):
-        return Path(told).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "twinpass" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "twinpass"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinpass"
+    """Return the cache folder: $TWINPASS_CACHE, or the platform's own (on Linux ~/.cache/twinpass)."""
+    if named := os.environ.get("TWINPASS_CACHE"):
+        return Path(named).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("twinpass", appauthor=False)
 
 
 def cache_folder(part: str) -> Path:
@@ -149,15 +166,29 @@ def replace_folder(aside: Path, target: Path) -> None:
     if not target.exists():
         aside.rename(target)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(old / target.name)
+    shelter = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    old = shelter / target.name
     try:
+        target.rename(old)
         aside.rename(target)
-    except OSError:
-        (old / target.name).rename(target)
+    except OSError as error:
+        _put_back(old, target, error)
+        shelter.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(shelter, ignore_errors=True)
+
+
+def _put_back(old: Path, target: Path, reason: OSError) -> None:
+    """Give an old folder its name back; if that fails too, raise OutputError that says where it is now."""
+    if not os.path.lexists(old):  # it was never moved
+        return
+    try:
+        old.rename(target)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {target}: {reason.strerror or reason}. What was there before is now {old}: "
+            f"moving it back failed too ({error.strerror or error}). Rename it to {target}."
+        ) from error
 
 
 def plain(value: Any) -> Any:

@@ -16,7 +16,8 @@ import pytest
 
 from twinpass.errors import InputError
 from twinpass.text.corpus import Corpus, open_corpus
-from twinpass.text.readers import READERS
+from twinpass.text.formats import READERS
+from twinpass.text.sources import FORMATS
 
 ROWS = [
     ("A man plays.", "Someone is playing, it seems."),
@@ -72,7 +73,7 @@ def read(corpus: Corpus) -> list[tuple[str, ...]]:
 
 
 def test_every_registered_format_is_checked_here() -> None:
-    assert {*READERS} == {"txt", *WRITERS}
+    assert {*READERS} == {"txt", *WRITERS} == {*FORMATS}
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
@@ -170,10 +171,10 @@ def test_nothing_is_guessed_between_columns_of_one_name(
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (["", "b c", 1.0], "empty field"),
-        (["a b", "   ", 1.0], "empty field"),
-        (["a b", "b c", float("nan")], "a score that is no number"),
-        (["a b", "b c", float("inf")], "a score that is no number"),
+        (["", "b c", 1.0], "expected text in column 'sentence1', got an empty field"),
+        (["a b", "   ", 1.0], "expected text in column 'sentence2', got an empty field"),
+        (["a b", "b c", float("nan")], "expected a finite number in column 'score', got '?nan'?"),
+        (["a b", "b c", float("inf")], "expected a finite number in column 'score', got '?inf'?"),
     ],
 )
 def test_bad_rows(write: Callable[..., str], format: str, bad: list[object], message: str) -> None:
@@ -181,11 +182,14 @@ def test_bad_rows(write: Callable[..., str], format: str, bad: list[object], mes
     names = ["sentence1", "sentence2", "score"]
     path = write(format, names, [*[good] * 30, bad, good])
     line = 32 if format in ("csv", "tsv") else 31
-    with pytest.raises(InputError, match=f"data.{format}:{line}: {message}.*--skip-bad-rows"):
+    with pytest.raises(
+        InputError, match=rf"{message} \(.*data.{format}:{line}\). Fix the row, or pass --skip-bad-rows"
+    ):
         list(open_corpus(path, columns=["sentence1", "sentence2"], score="score"))
     corpus = open_corpus(path, columns=["sentence1", "sentence2"], score="score", skip_bad_rows=True)
     assert len(read(corpus)) == 31
-    assert corpus.bad_rows == 1 and corpus.bad_reasons == {message: 1}
+    reason = "score is not a number" if "number" in message else "empty field"
+    assert corpus.bad_rows == 1 and corpus.bad_reasons == {reason: 1}
 
 
 @pytest.mark.parametrize("format", TABULAR)
@@ -194,7 +198,7 @@ def test_a_nan_among_the_first_scores_is_a_bad_row_and_not_a_file_without_scores
 ) -> None:
     names = ["sentence1", "sentence2", "score"]
     path = write(format, names, [["a man", "a woman", 2.0], ["a cat", "a dog", float("nan")]])
-    with pytest.raises(InputError, match="a score that is no number"):
+    with pytest.raises(InputError, match="expected a finite number"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert corpus.scored and [row.score for row in corpus] == [2.0]
@@ -204,7 +208,7 @@ def test_a_nan_among_the_first_scores_is_a_bad_row_and_not_a_file_without_scores
 def test_a_word_among_scores_that_are_called_so_is_a_bad_row(tmp_path: Path, word: str) -> None:
     path = tmp_path / "scored.csv"
     path.write_text(f"sentence1,sentence2,score\na man,a woman,2\na cat,a dog,{word}\na sea,a lake,4\n")
-    with pytest.raises(InputError, match=r"scored.csv:3: a score that is no number"):
+    with pytest.raises(InputError, match=r"expected a finite number in column 'score', got .*scored.csv:3"):
         list(open_corpus(path))
     labels = tmp_path / "labels.csv"
     labels.write_text("premise,hypothesis,label\na man,a woman,neutral\na cat,a dog,entailment\n")

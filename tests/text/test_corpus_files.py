@@ -25,7 +25,7 @@ def read(corpus: Corpus) -> list[tuple[str, ...]]:
 def test_blank_lines_are_bad_unless_they_end_the_file(tmp_path: Path) -> None:
     assert read(open_corpus(put(tmp_path / "a.txt", "one\ntwo\n\n \n"))) == [("one",), ("two",)]
     path = put(tmp_path / "b.txt", "one\n\n\ntwo\n")
-    with pytest.raises(InputError, match=r"b.txt:2: blank line"):
+    with pytest.raises(InputError, match=r"got a blank line \(.*b.txt:2\)"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert [row.where for row in corpus] == [f"{path}:1", f"{path}:4"]
@@ -36,7 +36,7 @@ def test_blank_lines_are_bad_unless_they_end_the_file(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, name: str) -> None:
     good = b'{"text": "fine"}\n' if name.endswith("jsonl") else b"fine\n"
     path = put(tmp_path / name, good + good.replace(b"fine", b"caf\xe9") + good)
-    with pytest.raises(InputError, match=rf"{name}:2: not UTF-8 \(byte 0xe9"):
+    with pytest.raises(InputError, match=rf"expected UTF-8, got byte 0xe9 as byte \d+ of the line \(.*{name}:2\)"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("fine",)] * 2
@@ -46,7 +46,7 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
 def test_binary_content_is_refused_whole(tmp_path: Path, name: str) -> None:
     path = put(tmp_path / name, b"fine\n\x00\x01\x02\n")
-    with pytest.raises(InputError, match=rf"{name}:2: a NUL byte, so this is not a text file"):
+    with pytest.raises(InputError, match=rf"expected a text file, got a NUL byte \(.*{name}:2\)"):
         open_corpus(path, skip_bad_rows=True)
     with pytest.raises(InputError, match="UTF-16"):
         open_corpus(put(tmp_path / name, "text\nmore".encode("utf-16")))
@@ -56,7 +56,7 @@ def test_binary_content_is_refused_whole(tmp_path: Path, name: str) -> None:
 def test_a_nul_far_into_a_file_is_a_bad_row(tmp_path: Path, name: str) -> None:
     line = '{"text": "a sentence of some words"}\n' if name.endswith("jsonl") else "a sentence of some words\n"
     path = put(tmp_path / name, line * 6000 + "a\0b\n" + line)
-    with pytest.raises(InputError, match=rf"{name}:6001: a NUL character"):
+    with pytest.raises(InputError, match=rf"got a NUL character \(.*{name}:6001\)"):
         list(open_corpus(path))
     assert len(read(open_corpus(path, skip_bad_rows=True))) == 6001
 
@@ -68,13 +68,13 @@ def test_a_byte_order_mark_alone_is_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_a_row_of_tabs_is_not_a_blank_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a.tsv:3: empty field"):
+    with pytest.raises(InputError, match=r"got an empty field \(.*a.tsv:3\)"):
         list(open_corpus(put(tmp_path / "a.tsv", "sent0\tsent1\na b\tc d\n\t\n")))
 
 
 def test_wrong_column_count(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "sent0,sent1\na b,c d\nonly one\nx y,z,extra\nlast,row\n")
-    with pytest.raises(InputError, match=r"a.csv:3: wrong number of columns \(wanted 2, found 1\)"):
+    with pytest.raises(InputError, match=r"expected 2 comma-separated columns, got 1 \(.*a.csv:3\)"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("a b", "c d"), ("last", "row")]
@@ -91,7 +91,7 @@ def test_a_record_over_several_lines_counts_from_its_first(tmp_path: Path) -> No
 
 def test_an_open_quote_names_the_line_it_began_and_costs_one_row(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", 'sent0,sent1\na b,c d\n"never closed,x\ne f,g h\ni j,k l\n')
-    with pytest.raises(InputError, match=r"a.csv:3: broken quoting"):
+    with pytest.raises(InputError, match=r"expected a closing quote .*a.csv:3\)"):
         open_corpus(path)
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("a b", "c d"), ("e f", "g h"), ("i j", "k l")]
@@ -135,11 +135,11 @@ def test_a_field_that_is_too_long_says_so(tmp_path: Path) -> None:
     long = "word " * 40_000
     assert read(open_corpus(put(tmp_path / "a.csv", f'text\n"{long}"\n'))) == [(long,)]
     path = put(tmp_path / "b.csv", f'text\nfine\n"{long * 6}"\nfine too\n')
-    with pytest.raises(InputError, match=r"b.csv:3: a field that is too long \(more than 1,048,576 characters"):
+    with pytest.raises(InputError, match=r"expected at most 1,048,576 characters in a field, got more.*b.csv:3"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("fine",), ("fine too",)]
-    assert corpus.bad_reasons == {"a field that is too long": 1}
+    assert corpus.bad_reasons == {"field too long": 1}
 
 
 def test_sts_benchmark_layout_is_recognised(tmp_path: Path) -> None:
@@ -158,25 +158,25 @@ def test_sts_benchmark_layout_is_recognised(tmp_path: Path) -> None:
             (("First, one.", "Second, one."), 1.5),
         ]
     put(path, "\n".join([*lines, "too\tfew\tcolumns"]))
-    with pytest.raises(InputError, match=r"sts-dev.csv:3: wrong number of columns \(wanted 7, found 3\)"):
+    with pytest.raises(InputError, match=r"expected 7 tab-separated columns, got 3 \(.*sts-dev.csv:3\)"):
         list(open_corpus(path))
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{not json", "not a JSON document"),
-        ('["a", "b"]', "not a JSON object"),
-        ("{}", "not a JSON object"),
-        ('{"text": null}', "empty field"),
-        ('{"other": "x"}', "empty field"),
-        ('{"text": 3}', "not a text"),
-        ('{"text": "\\ud800"}', "not a JSON document"),
+        ("{not json", "expected a JSON object, got text that is not JSON"),
+        ('["a", "b"]', "expected a JSON object with columns as keys, got a list"),
+        ("{}", "expected a JSON object with columns as keys, got an empty one"),
+        ('{"text": null}', "expected text in column 'text', got no value"),
+        ('{"other": "x"}', "expected text in column 'text', got no value"),
+        ('{"text": 3}', "expected text in column 'text', got 3 of type int"),
+        ('{"text": "\\ud800"}', "expected a JSON object, got text that is not JSON"),
     ],
 )
 def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
     path = put(tmp_path / "a.jsonl", '{"text": "good"}\n' + line + '\n{"text": "\\u00fc"}\n')
-    with pytest.raises(InputError, match=rf"a.jsonl:2: {message}"):
+    with pytest.raises(InputError, match=rf"{message}.* \(.*a.jsonl:2\)"):
         list(open_corpus(path))
     assert read(open_corpus(path, skip_bad_rows=True)) == [("good",), ("ü",)]
 
@@ -204,7 +204,7 @@ def test_parquet_columns_of_one_name_are_told_apart_by_position(tmp_path: Path) 
     pq.write_table(pa.Table.from_arrays(arrays, [name.strip() for name in columns]), tmp_path / "a.parquet")
     assert read(open_corpus(tmp_path / "a.parquet")) == [("a b", "e f"), ("c d", "g h")]
     assert read(open_corpus(tmp_path / "a.parquet", columns=["2", "0"])) == [("e f", "a b"), ("g h", "c d")]
-    with pytest.raises(InputError, match=r"2 columns called 'said'. Say which by position, .*: 0, 2\."):
+    with pytest.raises(InputError, match=r"2 columns called 'said'. Name one by position, .*: 0, 2\."):
         open_corpus(tmp_path / "a.parquet", columns=["said"])
 
 
@@ -243,7 +243,7 @@ def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(InputError, match="no file"):
             open_corpus(name)
     path = put(tmp_path / "a.doc", "one a line\n")
-    with pytest.raises(InputError, match=r"cannot tell .* or say what it is: txt:"):
+    with pytest.raises(InputError, match=r"cannot tell the format .* or name the format: txt:"):
         open_corpus(path)
     assert read(open_corpus(f"txt:{path}")) == [("one a line",)]
 

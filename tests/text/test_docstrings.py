@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from twinpass.errors import InputError
-from twinpass.text import docstrings
 from twinpass.text.corpus import open_corpus
-from twinpass.text.docstrings import docs_pairs, docs_sentences
-from twinpass.text.english import is_sentence
-from twinpass.text.extraction import extract
-from twinpass.text.prose import clean, paragraphs, sentences
+from twinpass.text.docs import docstrings
+from twinpass.text.docs.docstrings import docs_pairs, docs_sentences
+from twinpass.text.docs.prose import clean, extract, is_sentence, paragraphs, sentences
 
 MODULE = '''
 """Tools for measuring the distance between points."""

@@ -99,7 +99,8 @@ class SeparatedTable:
         self.header = not self.sts_benchmark and _has_header(first, header)
         if first and header is None and not (self.header or self.sts_benchmark):
             _warn_of_names(self.name, first[0])
-        self.names = self._name_columns(first)
+        given = first[0] if first and self.header else range(len(first[0])) if first else ()
+        self.names = STS_BENCHMARK if self.sts_benchmark else tuple(str(name).strip() for name in given)
         width = len(self.names)
         self.sample = [values[:width] for values in first[self.header :] if len(values) >= width]
 
@@ -116,13 +117,6 @@ class SeparatedTable:
     def _records(self, bad: BadRows) -> Iterator[Record]:
         lines = read_lines(self.source)
         return split_at_tabs(self.name, lines, bad) if self.tabs else _parse_csv(self.name, lines, bad)
-
-    def _name_columns(self, first: Sequence[Sequence[object]]) -> tuple[str, ...]:
-        if self.sts_benchmark:
-            return STS_BENCHMARK
-        if self.header:
-            return tuple(str(value).strip() for value in first[0])
-        return tuple(str(at) for at in range(len(first[0]))) if first else ()
 
 
 class ParquetTable:

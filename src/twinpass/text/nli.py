@@ -123,9 +123,8 @@ class Triplets(Displayed):
         """Return the counts of each file as a table."""
         made = "triplets" if self.options["pairs"] is None else "pairs"
         title = f"{_spoken(self.counts)} -> {self.output}: {self.rows:,} {made}"
-        records = self.records()
-        rows = [[f"{value:,}" if isinstance(value, int) else value for value in record.values()] for record in records]
-        return [Grid(title, list(records[0]), rows)]
+        rows = [[f"{value:,}" if isinstance(value, int) else value for value in row.values()] for row in self.records()]
+        return [Grid(title, list(self.records()[0]), rows)]
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary of counts per file."""
@@ -158,10 +157,9 @@ def triplets(
     a row; with `pairs` (entailment, neutral, contradiction or all) the pairs of that label are written instead.
     `sample` keeps at most this many rows, drawn at random, in order.
     """
-    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
     output = Path(output)
     _check(output, negatives=negatives, pairs=pairs, sample=sample)
-    nli = read_nli(paths, skip_bad_rows=skip_bad_rows)
+    nli = read_nli([files] if isinstance(files, (str, os.PathLike)) else files, skip_bad_rows=skip_bad_rows)
     rows: Sequence[Sequence[str]] = (
         nli.triplets(negatives=negatives, sample=sample, seed=seed)
         if pairs is None
@@ -169,10 +167,10 @@ def triplets(
     )
     by_file = nli.triplets_by_file(negatives=negatives) if pairs is None else None
     if not rows:
-        found = f"{', '.join(file.source for file in nli.files)}: nothing to write ({_spoken(nli.counts)})"
+        named = ", ".join(file.source for file in nli.files)
         other = "contradiction or a neutral pair" if negatives == "both" else f"{negatives} pair"
         needed = f"no premise has both an entailment and a {other}" if pairs is None else f"no pair is labelled {pairs}"
-        raise InputError(f"{found}: {needed}.")
+        raise InputError(f"{named}: nothing to write ({_spoken(nli.counts)}): {needed}.")
     _write(output, rows)
     options = {"negatives": negatives, "pairs": pairs, "sample": sample, "skip_bad_rows": skip_bad_rows, "seed": seed}
     held = [
@@ -239,9 +237,8 @@ def _write(output: Path, rows: Sequence[Sequence[str]]) -> None:
         elif output.suffix == ".tsv":  # the format has no way to write a tab or line end inside a text
             stream.writelines("\t".join(" ".join(t.split()) for t in row) + "\n" for row in [header, *rows])
         else:
-            stream.writelines(
-                json.dumps(dict(zip(header, row, strict=True)), ensure_ascii=False) + "\n" for row in rows
-            )
+            documents = (dict(zip(header, row, strict=True)) for row in rows)
+            stream.writelines(json.dumps(document, ensure_ascii=False) + "\n" for document in documents)
 
 
 def _read_file(tally: Tally, bad: BadRows) -> Iterator[tuple[str, str, str]]:

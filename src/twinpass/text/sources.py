@@ -54,33 +54,23 @@ def find_sources(named: str) -> list[Source]:
     if rest == "-":
         return [_copy_stdin(format or "txt")]
     if is_folder(rest):
-        return _in_folder(Path(rest), format)
-    if exists(rest):
-        return [_recognise(Path(rest), format)]
-    if glob.has_magic(rest):
-        return _matching(rest, format)
-    raise InputError(f"no file {rest}.{_where_to_look(Path(rest))}")
+        paths, missing = _in_folder(Path(rest), format), f"the folder {rest} has no file we can read. {EXPECTED}."
+    elif exists(rest):
+        paths, missing = [Path(rest)], ""
+    elif glob.has_magic(rest):
+        found = glob.glob(rest, recursive=True)  # noqa: PTH207 -- pathlib takes no absolute pattern
+        paths, missing = [path for path in map(Path, found) if path.is_file()], f"no file matches {rest}."
+    else:
+        paths, missing = [], f"no file {rest}.{_where_to_look(Path(rest))}"
+    if not paths:
+        raise InputError(missing)
+    return [_recognise(path, format) for path in sorted(paths)]
 
 
-def _in_folder(folder: Path, format: str) -> list[Source]:
+def _in_folder(folder: Path, format: str) -> list[Path]:
     """Return every readable file in a folder and its subfolders, without hidden ones."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder))
-    sources = [_recognise(path, format) for path in files if format or _format_of(path)[0]]
-    if not sources:
-        raise InputError(f"the folder {folder} has no file we can read. {EXPECTED}.")
-    return sources
-
-
-def _matching(pattern: str, format: str) -> list[Source]:
-    files = sorted(Path(found) for found in glob.glob(pattern, recursive=True))  # noqa: PTH207 -- absolute patterns
-    sources = [_recognise(path, format) for path in files if path.is_file()]
-    if not sources:
-        raise InputError(f"no file matches {pattern}.")
-    return sources
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+    found = (path for path in folder.rglob("*") if (format or _format_of(path)[0]) and path.is_file())
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def _recognise(path: Path, format: str) -> Source:

@@ -10,7 +10,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import accumulate, groupby, islice
 from pathlib import Path
 
 import twinpass
@@ -112,16 +112,9 @@ def _extract_in_parallel(sizes: dict[str, int]) -> Extract:
 
 def _shares(sizes: dict[str, int], share: float) -> Iterator[list[str]]:
     """Cut the files into consecutive lists of about equal size in bytes."""
-    paths: list[str] = []
-    size = 0
-    for path, bytes_ in sizes.items():
-        paths.append(path)
-        size += bytes_
-        if size >= share:
-            yield paths
-            paths, size = [], 0
-    if paths:
-        yield paths
+    placed = zip(sizes, accumulate(sizes.values(), initial=0), strict=False)
+    for _, files in groupby(placed, key=lambda file: file[1] // share):
+        yield [path for path, _ in files]
 
 
 def _extract_in_process(paths: list[str]) -> Extract:

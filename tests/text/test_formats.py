@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -88,7 +89,7 @@ def test_a_record_over_several_lines_counts_from_its_first(tmp_path: Path) -> No
 
 def test_an_open_quote_names_the_line_it_began_and_costs_one_row(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", 'sent0,sent1\na b,c d\n"never closed,x\ne f,g h\ni j,k l\n')
-    with pytest.raises(InputError, match=r"expected a closing quote .*a.csv:3\)"):
+    with pytest.raises(InputError, match=r"expected a correctly quoted record, .*a.csv:3\)"):
         open_corpus(path)
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("a b", "c d"), ("e f", "g h"), ("i j", "k l")]
@@ -219,3 +220,19 @@ def test_real_files(shared: Path) -> None:
     assert (nli.width, nli.scored, sum(1 for _ in nli)) == (3, False, 68_068)
     sick = open_corpus(f"tsv:{data}/senteval/downstream/SICK/SICK_trial.txt")
     assert (sick.width, sick.scored, sum(1 for _ in sick)) == (2, True, 500)
+
+
+def test_a_bad_line_between_blank_lines_is_counted_once(tmp_path: Path) -> None:
+    corpus = open_corpus(put(tmp_path / "a.txt", b"one\n\n\xff\n\n\ntwo\n"), skip_bad_rows=True)
+    assert read(corpus) == [("one",), ("two",)]
+    assert corpus.bad_reasons == {"not UTF-8": 1, "blank line": 3}
+
+
+def test_decimals_of_parquet_are_scores(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {"sentence1": ["a b", "c"], "sentence2": ["d", "e f"], "score": [Decimal("3.50"), Decimal("1.00")]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert [row.score for row in open_corpus(tmp_path / "a.parquet")] == [3.5, 1.0]
+    assert [row.score for row in open_corpus(tmp_path / "a.parquet", score="score")] == [3.5, 1.0]

@@ -265,7 +265,7 @@ def _explain(error: csv.Error) -> tuple[str, str]:
     if "field limit" in str(error):
         limit = f"{csv.field_size_limit():,} characters"
         return "field too long", f"expected at most {limit} in a field, got more: is a quote here never closed?"
-    return "broken quoting", f"expected a closing quote for the field that begins here, got none ({error})"
+    return "broken quoting", f"expected a correctly quoted record, got one that cannot be parsed: {error}"
 
 
 class _Feed:

@@ -74,7 +74,7 @@ def test_a_folder_without_the_files_is_refused(folder: Path, tmp_path: Path) -> 
     (folder / "index.verb").unlink()
     with pytest.raises(InputError, match=r"expected a folder of WordNet's files, got .*: it has no index\.verb"):
         find_wordnet(str(folder))
-    with pytest.raises(InputError, match="not a folder of WordNet's files"):
+    with pytest.raises(InputError, match="expected a folder of WordNet's files"):
         find_wordnet(str(tmp_path / "none"))
 
 

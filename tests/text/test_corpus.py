@@ -142,6 +142,8 @@ def test_columns_are_found_by_name(
 def test_columns_as_told(write: Callable[..., str], format: str) -> None:
     path = write(format, ["one", "two", "points"], [["first text", "second text", 0.25]])
     assert read(open_corpus(path, columns=["two"])) == [("second text",)]
+    assert read(open_corpus(path, columns="two, one")) == [("second text", "first text")]
+    assert repr(open_corpus(path, columns="two")) == f"Corpus({path!r}, columns=('two',), scored=False)"
     assert read(open_corpus(path, columns=["1", "0"], score="2", header=True)) == [("second text", "first text")]
     told = open_corpus(path, columns=["two", "one"], score="points")
     assert [(row.texts, row.score) for row in told] == [(("second text", "first text"), 0.25)]
@@ -206,7 +208,7 @@ def test_a_nan_among_the_first_scores_is_a_bad_row_and_not_a_file_without_scores
     assert corpus.scored and [row.score for row in corpus] == [2.0]
 
 
-@pytest.mark.parametrize("word", ["n/a", "nan", "unknown"])
+@pytest.mark.parametrize("word", ["n/a", "nan", "unknown", "3_5"])
 def test_a_word_among_scores_that_are_called_so_is_a_bad_row(tmp_path: Path, word: str) -> None:
     path = tmp_path / "scored.csv"
     path.write_text(f"sentence1,sentence2,score\na man,a woman,2\na cat,a dog,{word}\na sea,a lake,4\n")

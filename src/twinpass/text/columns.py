@@ -76,6 +76,8 @@ def to_number(value: object) -> float | None:
     """Return a number, or text that reads as one, as a finite float; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
         return None
+    if isinstance(value, str) and "_" in value:  # Python reads 4_5 as 45
+        return None
     try:
         number = float(value)
     except (ValueError, OverflowError):

@@ -19,17 +19,20 @@ __all__ = ["Corpus", "Row", "Survey", "open_corpus"]
 def open_corpus(
     source: str | os.PathLike[str],
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     score: str | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
 ) -> Corpus:
     """Open a file, folder, pattern, `-`, `docs:`, `docs-pairs:` or `hf:owner/name`; it has at least one row.
 
-    Columns are named, or given by position counted from 0; without them known names are looked for. A bad row raises
-    InputError unless `skip_bad_rows`. `header` says whether the first row names the columns, None to look at it.
+    Columns are names or positions counted from 0, as a list or comma-separated; by default known names are looked for.
+    A bad row raises InputError unless `skip_bad_rows`. `header` says whether a table's first row names its columns;
+    by default its content decides.
     """
     source = os.fspath(source)
+    if isinstance(columns, str):
+        columns = [name.strip() for name in columns.split(",")]
     named = any(not name.isdecimal() for name in [*(columns or ()), *([] if score is None else [score])])
     tables = _open_tables(source, BadRows(skip=skip_bad_rows), True if header is None and named else header)
     parts = [_Part(table, choose(table, columns=columns, score=score)) for table in tables if table.names]
@@ -61,6 +64,9 @@ class Corpus:
         self.bad_reasons: Mapping[str, int] = {}
         self._parts = parts
         self._skip_bad_rows = skip_bad_rows
+
+    def __repr__(self) -> str:
+        return f"Corpus({self.source!r}, columns={self.columns}, scored={self.scored})"
 
     @property
     def width(self) -> int:

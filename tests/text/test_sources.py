@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -70,6 +71,17 @@ def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> No
     assert next(iter(corpus)).where == "stdin:1"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sent0,sent1\na b,c d\n")))
     assert read(open_corpus("csv:-")) == [("a b", "c d")]
+
+
+@pytest.mark.skipif(not Path("/dev/fd").is_dir(), reason="needs /dev/fd")
+def test_a_pipe_can_be_read_twice() -> None:
+    end, start = os.pipe()
+    os.write(start, b"one\ntwo\n")
+    os.close(start)
+    corpus = open_corpus(f"txt:/dev/fd/{end}")
+    assert read(corpus) == read(corpus) == [("one",), ("two",)]
+    assert next(iter(corpus)).where == f"/dev/fd/{end}:1"
+    os.close(end)
 
 
 def test_a_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from twinpass.errors import InputError
 from twinpass.registry import Registry
 from twinpass.text.columns import KNOWN, known_texts, plain, to_number
 from twinpass.text.rows import SAMPLE, BadRows, Record, Table, without_blanks
-from twinpass.text.sources import Line, Source, copy_to_disk, open_bytes, read_lines, reading
+from twinpass.text.sources import Line, Source, read_lines, reading, unpack_to_disk
 
 Reader = Callable[[Source, BadRows, "bool | None"], Table]
 READERS: Registry[Reader] = Registry("file format")
@@ -124,10 +124,7 @@ class ParquetTable:
 
     def __init__(self, source: Source) -> None:
         self.name = source.label
-        if source.packing:  # parquet is read from its end, which a compressed stream cannot do well
-            with reading(source), open_bytes(source) as stream:
-                source = copy_to_disk(stream, source)
-        self.source = source
+        self.source = unpack_to_disk(source) if source.packing else source  # parquet is read from its end
         self._fields = self._find_fields()
         self.names = tuple(name for name, _ in self._fields)
         everything = range(len(self.names))

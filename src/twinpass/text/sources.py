@@ -52,7 +52,9 @@ def find_sources(named: str) -> list[Source]:
     if format not in FORMATS or not rest or exists(named):
         format, rest = "", named
     if rest == "-":
-        return [_copy_stdin(format or "txt")]
+        if sys.stdin is None:  # Python's value for a closed one
+            raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
+        return [copy_to_disk(sys.stdin.buffer, Source(Path("-"), format or "txt", "", "stdin"))]
     if is_folder(rest):
         paths, missing = _in_folder(Path(rest), format), f"the folder {rest} has no file we can read. {EXPECTED}."
     elif exists(rest):
@@ -64,7 +66,8 @@ def find_sources(named: str) -> list[Source]:
         paths, missing = [], f"no file {rest}.{_where_to_look(Path(rest))}"
     if not paths:
         raise InputError(missing)
-    return [_recognise(path, format) for path in sorted(paths)]
+    sources = [_recognise(path, format) for path in sorted(paths)]
+    return [source if source.path.is_file() else unpack_to_disk(source) for source in sources]
 
 
 def _in_folder(folder: Path, format: str) -> list[Path]:
@@ -148,6 +151,12 @@ def _refuse_binary(source: Source, head: bytes) -> None:
         )
 
 
+def unpack_to_disk(source: Source) -> Source:
+    """Copy a source, decompressed, to a temporary file: a pipe can be read only once, and a gzip only in order."""
+    with reading(source), open_bytes(source) as stream:
+        return copy_to_disk(cast(BinaryIO, stream), source)
+
+
 def copy_to_disk(stream: BinaryIO, source: Source) -> Source:
     """Copy a stream that can be read only once to a temporary file that can be read again."""
     folder = tempfile.TemporaryDirectory(prefix="twinpass-")
@@ -155,9 +164,3 @@ def copy_to_disk(stream: BinaryIO, source: Source) -> Source:
     with reading(source), path.open("wb") as copy:
         shutil.copyfileobj(stream, copy, BLOCK)
     return Source(path, source.format, "", source.label, folder)
-
-
-def _copy_stdin(format: str) -> Source:
-    if sys.stdin is None:  # Python's value for a closed one
-        raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
-    return copy_to_disk(sys.stdin.buffer, Source(Path("-"), format, "", "stdin"))

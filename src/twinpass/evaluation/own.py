@@ -18,7 +18,7 @@ from twinpass.evaluation.questions import Question, pool_pairs, read_folder
 from twinpass.evaluation.results import TaskResult
 from twinpass.evaluation.retrieval import query_values
 from twinpass.text.corpus import Corpus, open_corpus
-from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
+from twinpass.text.docs.docstrings import MOST_CANDIDATES, held_out_pairs
 from twinpass.text.sources import is_folder
 
 

@@ -28,7 +28,7 @@ from twinpass.recipes.makers import CORPORA
 from twinpass.recipes.scales import Scale, scale_baseline, scale_run
 from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
-from twinpass.text.bare import bare
+from twinpass.text.rows import text_key
 from twinpass.training.loop import train
 
 if TYPE_CHECKING:
@@ -177,8 +177,8 @@ class Lab:
 
         (path,) = self.corpora.find("flickr")
         texts = dict.fromkeys(text for image in read_captions(path).values() for text in image)
-        theirs = {bare(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
-        return sorted(texts, key=lambda text: bare(text) not in theirs)[: self.scale.captions]
+        theirs = {text_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
+        return sorted(texts, key=lambda text: text_key(text) not in theirs)[: self.scale.captions]
 
     def _open(self, name: str | Path, *, pooler: str | None = None) -> Model:
         return open_model(str(name), pooler=pooler, device=self.device)

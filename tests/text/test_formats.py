@@ -1,15 +1,13 @@
-"""What is particular to one format or one way of naming files."""
+"""What is particular to one file format."""
 
 from __future__ import annotations
 
-import gzip
-import io
-import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from twinpass.errors import InputError, MissingExtra
+from twinpass.errors import InputError
 from twinpass.text.corpus import Corpus, open_corpus
 
 
@@ -25,7 +23,7 @@ def read(corpus: Corpus) -> list[tuple[str, ...]]:
 def test_blank_lines_are_bad_unless_they_end_the_file(tmp_path: Path) -> None:
     assert read(open_corpus(put(tmp_path / "a.txt", "one\ntwo\n\n \n"))) == [("one",), ("two",)]
     path = put(tmp_path / "b.txt", "one\n\n\ntwo\n")
-    with pytest.raises(InputError, match=r"b.txt:2: blank line"):
+    with pytest.raises(InputError, match=r"got a blank line \(.*b.txt:2\)"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert [row.where for row in corpus] == [f"{path}:1", f"{path}:4"]
@@ -36,7 +34,7 @@ def test_blank_lines_are_bad_unless_they_end_the_file(tmp_path: Path) -> None:
 def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, name: str) -> None:
     good = b'{"text": "fine"}\n' if name.endswith("jsonl") else b"fine\n"
     path = put(tmp_path / name, good + good.replace(b"fine", b"caf\xe9") + good)
-    with pytest.raises(InputError, match=rf"{name}:2: not UTF-8 \(byte 0xe9"):
+    with pytest.raises(InputError, match=rf"expected UTF-8, got byte 0xe9 as byte \d+ of the line \(.*{name}:2\)"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("fine",)] * 2
@@ -46,7 +44,7 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, name: str) -
 @pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.jsonl"])
 def test_binary_content_is_refused_whole(tmp_path: Path, name: str) -> None:
     path = put(tmp_path / name, b"fine\n\x00\x01\x02\n")
-    with pytest.raises(InputError, match=rf"{name}:2: a NUL byte, so this is not a text file"):
+    with pytest.raises(InputError, match=rf"expected a text file, got a NUL byte \(.*{name}:2\)"):
         open_corpus(path, skip_bad_rows=True)
     with pytest.raises(InputError, match="UTF-16"):
         open_corpus(put(tmp_path / name, "text\nmore".encode("utf-16")))
@@ -56,7 +54,7 @@ def test_binary_content_is_refused_whole(tmp_path: Path, name: str) -> None:
 def test_a_nul_far_into_a_file_is_a_bad_row(tmp_path: Path, name: str) -> None:
     line = '{"text": "a sentence of some words"}\n' if name.endswith("jsonl") else "a sentence of some words\n"
     path = put(tmp_path / name, line * 6000 + "a\0b\n" + line)
-    with pytest.raises(InputError, match=rf"{name}:6001: a NUL character"):
+    with pytest.raises(InputError, match=rf"got a NUL character \(.*{name}:6001\)"):
         list(open_corpus(path))
     assert len(read(open_corpus(path, skip_bad_rows=True))) == 6001
 
@@ -68,13 +66,13 @@ def test_a_byte_order_mark_alone_is_an_empty_file(tmp_path: Path) -> None:
 
 
 def test_a_row_of_tabs_is_not_a_blank_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a.tsv:3: empty field"):
+    with pytest.raises(InputError, match=r"got an empty field \(.*a.tsv:3\)"):
         list(open_corpus(put(tmp_path / "a.tsv", "sent0\tsent1\na b\tc d\n\t\n")))
 
 
 def test_wrong_column_count(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "sent0,sent1\na b,c d\nonly one\nx y,z,extra\nlast,row\n")
-    with pytest.raises(InputError, match=r"a.csv:3: wrong number of columns \(wanted 2, found 1\)"):
+    with pytest.raises(InputError, match=r"expected 2 comma-separated columns, got 1 \(.*a.csv:3\)"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("a b", "c d"), ("last", "row")]
@@ -91,7 +89,7 @@ def test_a_record_over_several_lines_counts_from_its_first(tmp_path: Path) -> No
 
 def test_an_open_quote_names_the_line_it_began_and_costs_one_row(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", 'sent0,sent1\na b,c d\n"never closed,x\ne f,g h\ni j,k l\n')
-    with pytest.raises(InputError, match=r"a.csv:3: broken quoting"):
+    with pytest.raises(InputError, match=r"expected a correctly quoted record, .*a.csv:3\)"):
         open_corpus(path)
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("a b", "c d"), ("e f", "g h"), ("i j", "k l")]
@@ -135,11 +133,11 @@ def test_a_field_that_is_too_long_says_so(tmp_path: Path) -> None:
     long = "word " * 40_000
     assert read(open_corpus(put(tmp_path / "a.csv", f'text\n"{long}"\n'))) == [(long,)]
     path = put(tmp_path / "b.csv", f'text\nfine\n"{long * 6}"\nfine too\n')
-    with pytest.raises(InputError, match=r"b.csv:3: a field that is too long \(more than 1,048,576 characters"):
+    with pytest.raises(InputError, match=r"expected at most 1,048,576 characters in a field, got more.*b.csv:3"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert read(corpus) == [("fine",), ("fine too",)]
-    assert corpus.bad_reasons == {"a field that is too long": 1}
+    assert corpus.bad_reasons == {"field too long": 1}
 
 
 def test_sts_benchmark_layout_is_recognised(tmp_path: Path) -> None:
@@ -158,25 +156,25 @@ def test_sts_benchmark_layout_is_recognised(tmp_path: Path) -> None:
             (("First, one.", "Second, one."), 1.5),
         ]
     put(path, "\n".join([*lines, "too\tfew\tcolumns"]))
-    with pytest.raises(InputError, match=r"sts-dev.csv:3: wrong number of columns \(wanted 7, found 3\)"):
+    with pytest.raises(InputError, match=r"expected 7 tab-separated columns, got 3 \(.*sts-dev.csv:3\)"):
         list(open_corpus(path))
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{not json", "not a JSON document"),
-        ('["a", "b"]', "not a JSON object"),
-        ("{}", "not a JSON object"),
-        ('{"text": null}', "empty field"),
-        ('{"other": "x"}', "empty field"),
-        ('{"text": 3}', "not a text"),
-        ('{"text": "\\ud800"}', "not a JSON document"),
+        ("{not json", "expected a JSON object, got text that is not JSON"),
+        ('["a", "b"]', "expected a JSON object with columns as keys, got a list"),
+        ("{}", "expected a JSON object with columns as keys, got an empty one"),
+        ('{"text": null}', "expected text in column 'text', got no value"),
+        ('{"other": "x"}', "expected text in column 'text', got no value"),
+        ('{"text": 3}', "expected text in column 'text', got 3 of type int"),
+        ('{"text": "\\ud800"}', "expected a JSON object, got text that is not JSON"),
     ],
 )
 def test_bad_json_lines(tmp_path: Path, line: str, message: str) -> None:
     path = put(tmp_path / "a.jsonl", '{"text": "good"}\n' + line + '\n{"text": "\\u00fc"}\n')
-    with pytest.raises(InputError, match=rf"a.jsonl:2: {message}"):
+    with pytest.raises(InputError, match=rf"{message}.* \(.*a.jsonl:2\)"):
         list(open_corpus(path))
     assert read(open_corpus(path, skip_bad_rows=True)) == [("good",), ("ü",)]
 
@@ -204,112 +202,14 @@ def test_parquet_columns_of_one_name_are_told_apart_by_position(tmp_path: Path) 
     pq.write_table(pa.Table.from_arrays(arrays, [name.strip() for name in columns]), tmp_path / "a.parquet")
     assert read(open_corpus(tmp_path / "a.parquet")) == [("a b", "e f"), ("c d", "g h")]
     assert read(open_corpus(tmp_path / "a.parquet", columns=["2", "0"])) == [("e f", "a b"), ("g h", "c d")]
-    with pytest.raises(InputError, match=r"2 columns called 'said'. Say which by position, .*: 0, 2\."):
+    with pytest.raises(InputError, match=r"2 columns called 'said'. Name one by position, .*: 0, 2\."):
         open_corpus(tmp_path / "a.parquet", columns=["said"])
-
-
-def test_folder_and_pattern_are_sorted(tmp_path: Path) -> None:
-    (tmp_path / "inner").mkdir()
-    put(tmp_path / "b.txt", "second\n")
-    put(tmp_path / "a.txt.gz", gzip.compress(b"first\n"))
-    put(tmp_path / "inner" / "c.txt", "third\n")
-    put(tmp_path / "empty.txt", "")
-    put(tmp_path / "README.md", "not read")
-    put(tmp_path / ".hidden.txt", "not read")
-    assert read(open_corpus(tmp_path)) == [("first",), ("second",), ("third",)]
-    assert read(open_corpus(f"{tmp_path}/*.txt")) == [("second",)]
-    assert read(open_corpus(f"{tmp_path}/**/*.txt*")) == [("first",), ("second",), ("third",)]
-    put(tmp_path / "pairs.csv", "sent0,sent1\na b,c d\n")
-    with pytest.raises(InputError, match=r"do not belong to one corpus.*1 text column.*2 text column"):
-        open_corpus(tmp_path)
-
-
-def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(tmp_path / "sentences.txt", "one\n")
-    with pytest.raises(InputError, match=r"no file .*sentence.txt. Did you mean 'sentences.txt'\?"):
-        open_corpus(tmp_path / "sentence.txt")
-    with pytest.raises(InputError, match="no folder"):
-        open_corpus(tmp_path / "nowhere" / "a.txt")
-    with pytest.raises(InputError, match="no file matches"):
-        open_corpus(f"{tmp_path}/*.csv")
-    (tmp_path / "docs").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match="the folder docs has no file"):
-        open_corpus("docs")  # without a colon it is not the built-in corpus
-    (tmp_path / "bare").mkdir()
-    with pytest.raises(InputError, match="has no file we can read"):
-        open_corpus(tmp_path / "bare")
-    for name in ("x" * 300, f"{'x' * 300}/a.txt", f"txt:{'x' * 300}", "a\0b"):
-        with pytest.raises(InputError, match="no file"):
-            open_corpus(name)
-    path = put(tmp_path / "a.doc", "one a line\n")
-    with pytest.raises(InputError, match=r"cannot tell .* or say what it is: txt:"):
-        open_corpus(path)
-    assert read(open_corpus(f"txt:{path}")) == [("one a line",)]
-
-
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
-def test_damaged_packing(tmp_path: Path, suffix: str) -> None:
-    with pytest.raises(InputError, match="cannot unpack"):
-        open_corpus(put(tmp_path / f"a.txt{suffix}", "plain text"))
-    whole = gzip.compress(b"".join(b"line %d\n" % n for n in range(50_000)))
-    with pytest.raises(InputError, match="cannot unpack"):
-        list(open_corpus(put(tmp_path / "b.txt.gz", whole[: len(whole) // 2])))
-
-
-def test_standard_input_can_be_read_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\ntwo\n")))
-    corpus = open_corpus("-")
-    assert read(corpus) == read(corpus) == [("one",), ("two",)]
-    assert next(iter(corpus)).where == "stdin:1"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"sent0,sent1\na b,c d\n")))
-    assert read(open_corpus("csv:-")) == [("a b", "c d")]
-
-
-def test_a_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(InputError, match="standard input is closed"):
-        open_corpus("-")
 
 
 def test_every_row_bad(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "sent0,sent1\n,\n,\n")
     with pytest.raises(InputError, match="no row to read that is not bad"):
         open_corpus(path, skip_bad_rows=True)
-
-
-class _Split(list[dict[str, object]]):
-    @property
-    def column_names(self) -> list[str]:
-        return list(self[0]) if self else []
-
-    def select_columns(self, names: list[str]) -> _Split:
-        return _Split({name: row[name] for name in names} for row in self)
-
-
-def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = _Split({"sentence1": "a b", "sentence2": "c d", "score": float(n)} for n in range(3))
-    asked = []
-
-    class Library:
-        @staticmethod
-        def load_dataset(name: str, config: str | None) -> dict[str, _Split]:
-            asked.append((name, config))
-            return {"train": rows, "test": _Split(rows[:1])}
-
-    monkeypatch.setitem(sys.modules, "datasets", Library)  # type: ignore[arg-type]
-    corpus = open_corpus("hf:owner/name")
-    assert corpus.scored and [row.score for row in corpus] == [0.0, 1.0, 2.0]
-    assert next(iter(corpus)).where == "hf:owner/name:1"
-    assert len(read(open_corpus("hf:owner/name/en:test"))) == 1
-    assert asked == [("owner/name", None), ("owner/name", "en")]
-    with pytest.raises(InputError, match=r"no split 'dev'. Known: train, test"):
-        open_corpus("hf:owner/name:dev")
-    with pytest.raises(InputError, match="does not name a data set"):
-        open_corpus("hf:name")
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtra, match=r"twinpass\[hub\]"):
-        open_corpus("hf:owner/name")
 
 
 def test_real_files(shared: Path) -> None:
@@ -320,3 +220,19 @@ def test_real_files(shared: Path) -> None:
     assert (nli.width, nli.scored, sum(1 for _ in nli)) == (3, False, 68_068)
     sick = open_corpus(f"tsv:{data}/senteval/downstream/SICK/SICK_trial.txt")
     assert (sick.width, sick.scored, sum(1 for _ in sick)) == (2, True, 500)
+
+
+def test_a_bad_line_between_blank_lines_is_counted_once(tmp_path: Path) -> None:
+    corpus = open_corpus(put(tmp_path / "a.txt", b"one\n\n\xff\n\n\ntwo\n"), skip_bad_rows=True)
+    assert read(corpus) == [("one",), ("two",)]
+    assert corpus.bad_reasons == {"not UTF-8": 1, "blank line": 3}
+
+
+def test_decimals_of_parquet_are_scores(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {"sentence1": ["a b", "c"], "sentence2": ["d", "e f"], "score": [Decimal("3.50"), Decimal("1.00")]}
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert [row.score for row in open_corpus(tmp_path / "a.parquet")] == [3.5, 1.0]
+    assert [row.score for row in open_corpus(tmp_path / "a.parquet", score="score")] == [3.5, 1.0]

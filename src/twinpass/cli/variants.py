@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.cli.console import Console
-from twinpass.cli.judge import open_judged
 from twinpass.cli.options import ModelOptions
 from twinpass.errors import ConfigError
 from twinpass.registry import Registry
@@ -66,7 +65,10 @@ def open_variant(variant: Variant, chosen: ModelOptions, console: Console) -> Mo
     if variant.pooler is not None:
         chosen = dataclasses.replace(chosen, pooler=variant.pooler)
     if variant.layers is None:
-        return open_judged(variant.source, chosen, console)
+        from twinpass.encoder.any_model import open_model
+
+        console.log(f"loading {variant.source} ...")
+        return open_model(variant.source, **chosen.loading(console))
     from twinpass.encoder.any_model import from_encoder
     from twinpass.encoder.lower import keep_layers
 

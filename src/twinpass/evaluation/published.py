@@ -126,7 +126,7 @@ def _rows(table: str, text: str, cell: Cell | None) -> list[Published]:
 
 
 def _own_cell(row: Published) -> Published:
-    """Table B.2 mixes protocols: a row says its own, and whitening's authors used wmean."""
+    """Table B.2 mixes protocols: a row names its own, and whitening's authors used wmean."""
     wmean = "wmean" in row.model or row.source == _SOURCES["whitening"]
     return row._replace(cell=_WMEAN if wmean else _ALL)
 
@@ -141,6 +141,6 @@ PUBLISHED = (
 
 
 def published_beside(cell: Cell | None) -> list[Published]:
-    """Return the rows that may stand beside a score: those of the same protocol, each model once."""
+    """Return the rows that a score may be compared with: those of the same protocol, each model once."""
     rows = {row.values: row for row in reversed(PUBLISHED) if row.cell == cell}
     return list(rows.values())[::-1]

@@ -1,4 +1,4 @@
-"""Our models inside mteb, and mteb's tasks inside ours (extra [hub])."""
+"""Our models inside mteb, and mteb's tasks as tasks of ours (extra [hub])."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MtebEncoder:
         prompt_type: Any = None,
         **others: Any,
     ) -> Vectors:
-        """Return one vector per text of the batches (n, d); prompts and mteb's further options change nothing."""
+        """Return one vector per text of the batches (n, d); prompts and mteb's other options are ignored."""
         return checked_vectors(self.model, [text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
@@ -42,13 +42,13 @@ class MtebEncoder:
         return _rows(embeddings1) @ _rows(embeddings2).T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """Return the cosine of first with first, and so on."""
+        """Return the cosine of the vectors at the same place."""
         cosines: Vectors = (_rows(embeddings1) * _rows(embeddings2)).sum(axis=1)
         return cosines
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes into its results."""
+        """The model's name and revision as mteb writes them into its results."""
         from mteb.models.model_meta import ModelMeta
 
         name = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-") or "model"
@@ -76,8 +76,8 @@ def run_task(model: Model, task: Any) -> TaskResult:
     name = task.metadata.name
     try:
         task.load_data()
-    except Exception as error:  # its data comes by way of many libraries, each with errors of its own
-        raise InputError(f"the data of mteb:{name} is not at hand: {error}") from error
+    except Exception as error:  # its data comes through many libraries, each with its own errors
+        raise InputError(f"the data of mteb:{name} cannot be loaded: {error}") from error
     found = mteb.evaluate(MtebEncoder(model), task, cache=None, co2_tracker=False, show_progress_bar=False)
     scores = [
         Score(
@@ -96,7 +96,7 @@ def run_task(model: Model, task: Any) -> TaskResult:
         scores=scores,
         items={},
         samples={},
-        notes=[f"mteb {mteb.__version__} scored this by its own protocol and gives no interval"],
+        notes=[f"mteb {mteb.__version__} computed this score by its own protocol, without an interval"],
     )
 
 

@@ -89,6 +89,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_encoded(tmp
         evaluate(encode, "docs-pairs:json", output=tmp_path / "out.docx")
     with pytest.raises(ConfigError, match="--beside expects 'paper', got 'mine'"):
         evaluate(encode, "docs-pairs:json", beside="mine")
+    with pytest.raises(ConfigError, match=r"no option named 'resample'\. Did you mean 'resamples'"):
+        evaluate(encode, "docs-pairs:json", resample=100)
 
 
 def test_constant_vectors_are_explained(folder):

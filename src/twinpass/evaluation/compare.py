@@ -115,16 +115,7 @@ def compare(
     difference contains zero, the verdict is "no difference shown". The options are those of `evaluate`; they apply
     to the sides that are models.
     """
-    settings = Settings(
-        data=data,
-        protocol=protocol,
-        split=split,
-        regressor=regressor,
-        columns=columns,
-        score=score,
-        resamples=resamples,
-        seed=seed,
-    )
+    settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
     jobs: list[Job] = []  # the data is read once for both
     sides = []
     for source in (first, second):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,6 +40,7 @@ from twinpass.evaluation.user_files import KINDS, UserTask, read_user_task
 from twinpass.files import check_writable, writing
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
+from twinpass.registry import suggest
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 SEED = 42
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Settings:
     """What holds for all tasks of one evaluation."""
 
@@ -111,16 +114,7 @@ def evaluate(
         raise ConfigError(f"--beside expects 'paper', got {beside!r}.")
     if output is not None:
         check_output(Path(output))
-    settings = Settings(
-        data=data,
-        protocol=protocol,
-        split=split,
-        regressor=regressor,
-        columns=columns,
-        score=score,
-        resamples=resamples,
-        seed=seed,
-    )
+    settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
     jobs = make_jobs(tasks, settings)
     opened = _open(model, log, loading)
     started = time.perf_counter()
@@ -215,14 +209,20 @@ def _join_names(tasks: str | Sequence[str] | Sequence[Job] | None, data: str | P
     if isinstance(tasks, str):
         return tasks
     if not tasks:
-        return "docs-pairs:" if data is None else "sts"
+        return "sts" if data else "docs-pairs:"
     return ",".join(task.name if isinstance(task, Job) else task for task in tasks)
 
 
 def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:
+    """Open a model by name, or take what can already encode; options that load one are for names only."""
+    from twinpass.encoder.encoder import Encoder
+
+    known = [*inspect.signature(open_model).parameters, *inspect.signature(evaluate).parameters]
+    for name in loading.keys() - known:
+        raise ConfigError(f"no option named {name!r}.{suggest(name, known)}")
     if isinstance(model, Model):
         return model
-    if hasattr(model, "fingerprint"):  # an Encoder
+    if isinstance(model, Encoder):
         return from_encoder(model, precision=model.precision, runtime=model.runtime_name)
     if not callable(model):
         log(f"loading {model} ...")
@@ -245,7 +245,7 @@ def _task_job(task: Task, settings: Settings) -> Job:
     TRANSFER[settings.protocol]  # a wrong name shows now, not after the encoding
     data = _read(task, settings)
     if settings.max_rows is not None:
-        data = data._replace(parts={name: spread(rows, settings.max_rows) for name, rows in data.parts.items()})
+        data = data._replace(parts={name: _spread(rows, settings.max_rows) for name, rows in data.parts.items()})
     texts = [text for rows in data.parts.values() for row in rows.texts for text in row]
     run = _score_sts if task.kind == "sts" else _score_transfer
     return Job(task.name, texts, lambda encode, model: run(encode, data, settings))
@@ -271,7 +271,7 @@ def _read(task: Task, settings: Settings) -> Data:
     return read_task(task, settings.data, parts=parts)
 
 
-def spread(rows: Rows, at_most: int) -> Rows:
+def _spread(rows: Rows, at_most: int) -> Rows:
     """Keep at most this many rows, evenly spread."""
     count = len(rows.targets)
     if count <= at_most:
@@ -280,103 +280,86 @@ def spread(rows: Rows, at_most: int) -> Rows:
     return Rows([rows.texts[i] for i in places], [rows.targets[i] for i in places])
 
 
-def _resample(items: Mapping[str, Items], name: str, settings: Settings) -> dict[str, dict[str, Array]]:
-    """Resample every kind of items of a task; the task's name picks the draws, so that two models share them."""
-    options = {"resamples": settings.resamples, "seed": settings.seed}
-    return {kind: entry.samples(name=name, **options) for kind, entry in items.items()}
+def _result(
+    name: str, items: Mapping[str, Items], settings: Settings, *, protocols: Mapping[str, str], over: str, **more: Any
+) -> TaskResult:
+    """Score each kind of items by its protocol, every score with its interval."""
+    # The task's name picks the draws, so that two models share them.
+    draw = partial(Items.samples, resamples=settings.resamples, seed=settings.seed, name=name)
+    samples = {kind: draw(entry) for kind, entry in items.items()}
+    scores = [
+        score
+        for kind, entry in items.items()
+        for score in _make_scores(entry, samples[kind], protocol=protocols[kind], over=over)
+    ]
+    return TaskResult(task=name, scores=scores, items=items, samples=samples, **more)
 
 
-def _make_scores(items: Items, samples: Mapping[str, Array], *, protocol: str, over: str, n: int) -> list[Score]:
-    """One score for each of the items' values; a name of two words says first what it is computed over."""
-    scores = []
+def _make_scores(items: Items, samples: Mapping[str, Array], *, protocol: str, over: str) -> Iterator[Score]:
+    """A value's name of two words says first what it is computed over."""
     for name, value in items.values().items():
         place, _, metric = name.rpartition(" ")
         low, high = interval(SCALE * samples[name])
-        count = len(items.subsets[place][1]) if isinstance(items, Pairs) and place in items.subsets else n
-        score = Score(metric=metric, over=place or over, protocol=protocol, value=SCALE * value, n=count)
-        scores.append(dataclasses.replace(score, low=low, high=high))
-    return scores
+        n = len(items.subsets[place][1]) if isinstance(items, Pairs) and place in items.subsets else sum(items.sizes)
+        score = Score(metric=metric, over=place or over, protocol=protocol, value=SCALE * value, n=n)
+        yield dataclasses.replace(score, low=low, high=high)
 
 
 def _score_sts(encode: Encode, data: Data, settings: Settings) -> TaskResult:
-    task = data.task
-    items = score_sts(encode, data, split=settings.split, regressor=settings.regressor)
-    samples = _resample(items, task.name, settings)
-    scores = []
-    for kind, entry in items.items():
-        protocol = "regressor" if kind == "regressor" else "no regressor"
-        scores += _make_scores(entry, samples[kind], protocol=protocol, over="all", n=sum(entry.sizes))
-    if task.protocol == "subsets" and len(data.parts) < len(task.parts):  # the hub's copies do not mark the subsets
+    task, subsets = data.task, data.task.protocol == "subsets"
+    result = _result(
+        task.name,
+        score_sts(encode, data, split=settings.split, regressor=settings.regressor),
+        settings,
+        protocols={"cosine": "no regressor", "regressor": "regressor"},
+        over="all",
+        split="test" if subsets else settings.split,
+        **_described(data),
+    )
+    scores = result.scores
+    if subsets and len(data.parts) < len(task.parts):  # the hub's copies do not mark the subsets
         scores = [score for score in scores if score.over == "all"]
     constant = sorted({score.over for score in scores if math.isnan(score.value)})
-    note = f"no correlation for {', '.join(constant)}: every pair there got the same score, so nothing to correlate"
-    return _task_result(
-        data,
-        scores,
-        items,
-        samples,
-        split="test" if task.protocol == "subsets" else settings.split,
-        notes=[note] if constant else [],
-    )
+    note = "every pair there got the same score, so there is nothing to correlate"
+    notes = [f"no correlation for {', '.join(constant)}: {note}"] if constant else []
+    return dataclasses.replace(result, scores=scores, notes=notes)
 
 
 def _score_transfer(encode: Encode, data: Data, settings: Settings) -> TaskResult:
     found = score_transfer(encode, data, protocol=TRANSFER[settings.protocol])
-    items = {"test": found.items}
-    samples = _resample(items, data.task.name, settings)
-    count = len(found.items.gold)
-    accuracy, *others = _make_scores(found.items, samples["test"], protocol=settings.protocol, over="test", n=count)
+    result = _result(
+        data.task.name,
+        {"test": found.items},
+        settings,
+        protocols={"test": settings.protocol},
+        over="test",
+        split="test",
+        **_described(data),
+    )
+    accuracy, *others = result.scores
     # SentEval's own number: the mean of the folds' accuracies, each rounded.
     accuracy = dataclasses.replace(accuracy, value=found.test_accuracy)
     dev = Score(metric="accuracy", over="dev", protocol=settings.protocol, value=found.dev_accuracy)
     if data.task.name != "MRPC":  # the one task whose F1 is published
         others = []
     chosen = ", ".join(f"{value:g}" for value in dict.fromkeys(found.l2))
-    notes = [f"L2 chosen on dev: {chosen}"]
-    return _task_result(data, [accuracy, *others, dev], items, samples, split="test", notes=notes)
+    return dataclasses.replace(result, scores=[accuracy, *others, dev], notes=[f"L2 chosen on dev: {chosen}"])
 
 
-def _task_result(
-    data: Data,
-    scores: list[Score],
-    items: Mapping[str, Items],
-    samples: dict[str, dict[str, Array]],
-    *,
-    split: str,
-    notes: list[str],
-) -> TaskResult:
-    return TaskResult(
-        task=data.task.name,
-        kind=data.task.kind,
-        split=split,
-        scores=scores,
-        items=items,
-        samples=samples,
-        files=data.sha256,
-        notes=notes,
-        licence=data.task.licence,
-        citation=data.task.citation,
-    )
+def _described(data: Data) -> dict[str, Any]:
+    task = data.task
+    return {"kind": task.kind, "files": data.sha256, "licence": task.licence, "citation": task.citation}
 
 
 def _score_user_task(encode: Encode, name: str, task: UserTask, settings: Settings) -> TaskResult:
     items = task.score(encode)
-    samples = _resample({"items": items}, name, settings)
     over = "queries" if task.kind == "retrieval" else "all"
-    scores = _make_scores(items, samples["items"], protocol=task.kind, over=over, n=task.n)
+    more = {"kind": task.kind, "split": "all", "files": task.files}
+    result = _result(name, {"items": items}, settings, protocols={"items": task.kind}, over=over, **more)
     # There is one set of pairs: a mean over its subsets would be the same number again.
-    scores = [score for score in scores if score.over not in ("mean", "wmean")]
+    scores = [score for score in result.scores if score.over not in ("mean", "wmean")]
     scores.sort(key=lambda score: score.metric != items.headline.split()[-1])
     notes = []
     if isinstance(items, Labelled):
         notes.append(f"best threshold, chosen on these pairs: cosine >= {items.threshold():.4f}")
-    return TaskResult(
-        task=name,
-        kind=task.kind,
-        split="all",
-        scores=scores,
-        items={"items": items},
-        samples=samples,
-        files=task.files,
-        notes=notes,
-    )
+    return dataclasses.replace(result, scores=scores, notes=notes)

@@ -24,17 +24,8 @@ class MtebEncoder:
     def __init__(self, model: Model | str | Encode) -> None:
         self.model = model if isinstance(model, Model) else open_model(model)
 
-    def encode(
-        self,
-        inputs: Iterable[dict[str, Any]],
-        *,
-        task_metadata: Any = None,
-        hf_split: str = "",
-        hf_subset: str = "",
-        prompt_type: Any = None,
-        **others: Any,
-    ) -> Vectors:
-        """Return one vector per text of the batches (n, d); prompts and mteb's other options are ignored."""
+    def encode(self, inputs: Iterable[dict[str, Any]], **options: Any) -> Vectors:
+        """Return one vector per text of the batches (n, d); prompts and mteb's options are ignored."""
         return checked_vectors(self.model, [text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:

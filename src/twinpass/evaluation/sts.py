@@ -53,9 +53,7 @@ def _sorted_features(encode: Encode, rows: Rows) -> tuple[Floats, Array]:
     return text_features(encode, ordered.texts), np.array(ordered.targets)
 
 
-def regress(
-    train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats, *, max_epochs: int = EPOCHS
-) -> Array:
+def regress(train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats, *, max_epochs: int = EPOCHS) -> Array:
     """Fit on train features and scores, stop on dev Pearson, and return the expected score of test rows."""
     order = np.random.RandomState(_SEED)
     with torch.random.fork_rng(devices=[]):

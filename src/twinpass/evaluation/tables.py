@@ -15,7 +15,6 @@ INTERVAL = "95 % interval"
 NAMES = {
     "spearman": "Spearman",
     "pearson": "Pearson",
-    "accuracy": "accuracy",
     "f1": "F1",
     "r_at_1": "R@1",
     "r_at_5": "R@5",

@@ -22,12 +22,11 @@ KINDS = ("scored", "labelled", "retrieval", "docs-pairs", "docs")
 
 @dataclass(frozen=True)
 class UserTask:
-    """Texts to encode, how to score them once that is done, how many items there are, and the files read."""
+    """Texts to encode, how to score them once that is done, and the files read."""
 
     kind: str
     texts: list[str]
     score: Callable[[Encode], Items]
-    n: int
     files: Mapping[str, str | None]
 
 
@@ -52,7 +51,7 @@ def _retrieval(asked: RetrievalSet, files: Mapping[str, str | None]) -> UserTask
     def score(encode: Encode) -> Items:
         return Queries(asked.measure(encode), asked.digest())
 
-    return UserTask("retrieval", [*asked.queries, *asked.documents], score, len(asked.queries), files)
+    return UserTask("retrieval", [*asked.queries, *asked.documents], score, files)
 
 
 def _scored(kind: str, corpus: Corpus, files: Mapping[str, str | None]) -> UserTask:
@@ -70,4 +69,4 @@ def _scored(kind: str, corpus: Corpus, files: Mapping[str, str | None]) -> UserT
         scores = cosine_scores(first, second)
         return Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
 
-    return UserTask(kind, [text for row in rows for text in row.texts], score, len(rows), files)
+    return UserTask(kind, [text for row in rows for text in row.texts], score, files)

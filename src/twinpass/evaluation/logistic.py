@@ -104,7 +104,7 @@ def _fit_together(
             _train_epoch(problem, shuffled, step, protocol.batch_size)
         epochs += protocol.epoch_size
         dev = [folds[i] for i in best.alive.tolist()]
-        step.keep(best.look(step.weights, _dev_accuracy(problem, dev, step.weights)))
+        step.keep(best.update(step.weights, _dev_accuracy(problem, dev, step.weights)))
     return best.weights, best.accuracy
 
 
@@ -119,7 +119,7 @@ class _Best:
         self.running = torch.ones(models, dtype=torch.bool)
         self.alive = torch.arange(len(weights))
 
-    def look(self, weights: Tensor, accuracy: Tensor) -> Tensor:
+    def update(self, weights: Tensor, accuracy: Tensor) -> Tensor:
         """Keep the weights that improved the dev accuracy of the alive folds; return which of them continue."""
         alive = self.alive
         better = self.running[alive] & (accuracy > self.accuracy[alive])

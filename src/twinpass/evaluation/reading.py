@@ -141,7 +141,7 @@ def _table(task: Task, part: Part, root: Path) -> Iterator[Row]:
 
 
 def _one_class(task: Task, part: Part, root: Path) -> Iterator[Row]:
-    """One sentence a line, all of one class; an empty line is an empty sentence."""
+    """One sentence per line, all of one class; an empty line is an empty sentence."""
     for line in _lines(task, root / part.files[0]):
         yield (_clean(line),), float(part.label or 0)
 

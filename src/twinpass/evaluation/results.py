@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -276,13 +276,13 @@ class TaskResult:
     kind: str
     split: str
     scores: list[Score]
-    items: Mapping[str, Items]
-    samples: Mapping[str, Mapping[str, Array]] = field(repr=False)
     files: Mapping[str, str | None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
     licence: str = ""
     citation: str = ""
+    notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    items: Mapping[str, Items] = field(repr=False)
+    samples: Mapping[str, Mapping[str, Array]] = field(repr=False)
 
     def find(self, *, metric: str, over: str, protocol: str) -> Score | None:
         """Return the score of this metric, over this, by this protocol, if it was computed."""
@@ -291,18 +291,8 @@ class TaskResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the scores, what they were computed from, and the items."""
-        return {
-            "task": self.task,
-            "kind": self.kind,
-            "split": self.split,
-            "scores": [asdict(score) for score in self.scores],
-            "files": dict(self.files),
-            "licence": self.licence,
-            "citation": self.citation,
-            "notes": self.notes,
-            "seconds": self.seconds,
-            "items": {name: items.to_json() for name, items in self.items.items()},
-        }
+        fields = {name: value for name, value in vars(self).items() if name != "samples"}
+        return fields | {"items": {name: items.to_json() for name, items in self.items.items()}}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -345,7 +335,7 @@ class Results(Displayed):
             "scale": SCALE,
             "confidence": {"level": LEVEL, "resamples": self.resamples, "seed": self.seed},
             "cells": {cell.name: list(papers_using(cell)) for cell in CELLS},
-            "averages": [asdict(score) for score in self.averages],
+            "averages": self.averages,
             "tasks": [task.to_dict() for task in self.tasks],
             "seconds": self.seconds,
         }

@@ -67,7 +67,7 @@ def list_tasks() -> TaskList:
 
 
 def choose(names: str) -> list[Task]:
-    """Return the tasks that a comma-separated list of task and group names stands for, each once."""
+    """Return the tasks of a comma-separated list of task and group names, each once."""
     known: Registry[tuple[str, ...]] = Registry("task")
     for name, members in [*GROUPS.items(), *((name, (name,)) for name in TASKS)]:
         known.add(name, members)

@@ -217,7 +217,7 @@ def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:
     """Open a model by name, or take what can already encode; options that load one are for names only."""
     from twinpass.encoder.encoder import Encoder
 
-    known = [*inspect.signature(open_model).parameters, *inspect.signature(evaluate).parameters]
+    known = [*inspect.signature(Encoder.load).parameters, *inspect.signature(evaluate).parameters]
     for name in loading.keys() - known:
         raise ConfigError(f"no option named {name!r}.{suggest(name, known)}")
     if isinstance(model, Model):

@@ -17,8 +17,7 @@ from twinpass.encoder.runtime import choose_device, mixed_precision
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.dev import ScoredPairs, read_dev
-from twinpass.evaluation.evaluate import make_jobs
-from twinpass.evaluation.jobs import Job, Settings
+from twinpass.evaluation.evaluate import Job, Settings, make_jobs
 from twinpass.evaluation.reading import find_root
 from twinpass.files import sha256
 from twinpass.log import OnEvent
@@ -109,7 +108,7 @@ class Lab:
             settings = Settings(
                 data=self.senteval,
                 protocol=self.scale.transfer_protocol,
-                most=self.scale.judged_rows,
+                max_rows=self.scale.judged_rows,
                 regressor=regressor,
                 resamples=RESAMPLES,
             )

@@ -1,4 +1,4 @@
-"""Our models inside mteb, and mteb's tasks inside ours (extra [hub])."""
+"""Our models inside mteb, and mteb's tasks as tasks of ours (extra [hub])."""
 
 from __future__ import annotations
 
@@ -24,17 +24,8 @@ class MtebEncoder:
     def __init__(self, model: Model | str | Encode) -> None:
         self.model = model if isinstance(model, Model) else open_model(model)
 
-    def encode(
-        self,
-        inputs: Iterable[dict[str, Any]],
-        *,
-        task_metadata: Any = None,
-        hf_split: str = "",
-        hf_subset: str = "",
-        prompt_type: Any = None,
-        **others: Any,
-    ) -> Vectors:
-        """Return one vector per text of the batches (n, d); prompts and mteb's further options change nothing."""
+    def encode(self, inputs: Iterable[dict[str, Any]], **options: Any) -> Vectors:
+        """Return one vector per text of the batches (n, d); prompts and mteb's options are ignored."""
         return checked_vectors(self.model, [text for batch in inputs for text in batch["text"]])
 
     def similarity(self, embeddings1: Any, embeddings2: Any) -> Vectors:
@@ -42,13 +33,13 @@ class MtebEncoder:
         return _rows(embeddings1) @ _rows(embeddings2).T
 
     def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Vectors:
-        """Return the cosine of first with first, and so on."""
+        """Return the cosine of the vectors at the same place."""
         cosines: Vectors = (_rows(embeddings1) * _rows(embeddings2)).sum(axis=1)
         return cosines
 
     @property
     def mteb_model_meta(self) -> Any:
-        """What mteb writes into its results."""
+        """The model's name and revision as mteb writes them into its results."""
         from mteb.models.model_meta import ModelMeta
 
         name = re.sub(r"[^\w.-]+", "-", self.model.name).strip("-") or "model"
@@ -76,8 +67,8 @@ def run_task(model: Model, task: Any) -> TaskResult:
     name = task.metadata.name
     try:
         task.load_data()
-    except Exception as error:  # its data comes by way of many libraries, each with errors of its own
-        raise InputError(f"the data of mteb:{name} is not at hand: {error}") from error
+    except Exception as error:  # its data comes through many libraries, each with its own errors
+        raise InputError(f"the data of mteb:{name} cannot be loaded: {error}") from error
     found = mteb.evaluate(MtebEncoder(model), task, cache=None, co2_tracker=False, show_progress_bar=False)
     scores = [
         Score(
@@ -96,7 +87,7 @@ def run_task(model: Model, task: Any) -> TaskResult:
         scores=scores,
         items={},
         samples={},
-        notes=[f"mteb {mteb.__version__} scored this by its own protocol and gives no interval"],
+        notes=[f"mteb {mteb.__version__} computed this score by its own protocol, without an interval"],
     )
 
 

@@ -4,13 +4,10 @@ import numpy as np
 import pytest
 
 from twinpass.encoder.any_model import Model
-from twinpass.errors import ConfigError, MissingExtra
-from twinpass.evaluation.compare import judged
+from twinpass.errors import ConfigError, InputError, MissingExtra
+from twinpass.evaluation.compare import compare
 from twinpass.evaluation.evaluate import evaluate
-from twinpass.evaluation.grids import make_grids
-from twinpass.evaluation.jobs import Settings
-from twinpass.evaluation.mteb_adapter import MtebEncoder, run_task
-from twinpass.evaluation.report import to_markdown
+from twinpass.evaluation.mteb import MtebEncoder, run_task
 
 
 def letters(texts):
@@ -31,7 +28,7 @@ def test_batches_become_vectors_and_similarities_cosines():
 def test_without_mteb_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(MissingExtra, match=r"twinpass\[hub\]"):
-        evaluate(MODEL, "mteb:STSBenchmark", settings=Settings(resamples=100))
+        evaluate(MODEL, "mteb:STSBenchmark", resamples=100, cache=False)
 
 
 def test_mteb_runs_our_model_on_its_task():
@@ -49,7 +46,7 @@ def test_mteb_runs_our_model_on_its_task():
 def test_a_name_mteb_does_not_know_is_refused():
     pytest.importorskip("mteb")
     with pytest.raises(ConfigError, match="no task of mteb named"):
-        evaluate(MODEL, "mteb:NoSuchTask", settings=Settings(resamples=100))
+        evaluate(MODEL, "mteb:NoSuchTask", resamples=100, cache=False)
 
 
 def test_scores_without_items_are_shown_and_not_compared(monkeypatch):
@@ -58,6 +55,7 @@ def test_scores_without_items_are_shown_and_not_compared(monkeypatch):
     score = Score(metric="cosine_spearman", over="test default", protocol="mteb", value=50.0)
     made = TaskResult(task="mteb:X", kind="mteb", split="test", scores=[score], items={}, samples={})
     monkeypatch.setattr("twinpass.evaluation.evaluate.run_mteb", lambda model, task: made)
-    results = evaluate(MODEL, "mteb:X", settings=Settings(resamples=100))
-    assert "mteb:X, x 100 (test)" in to_markdown(make_grids(results))
-    assert judged(results).items == {}
+    results = evaluate(MODEL, "mteb:X", resamples=100, cache=False)
+    assert "mteb:X, x 100 (test)" in results.to_text("markdown")
+    with pytest.raises(InputError, match="share no task: none against none"):
+        compare(results, results)

@@ -17,7 +17,7 @@ from twinpass.analysis.measure import analyse, analyse_vectors, to_document
 from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.sample import Graded, Sample, Scale, take_sample
 from twinpass.analysis.spectrum import effective_rank, measure_spectrum
-from twinpass.encoder.postprocess import fit_whitening, whiten
+from twinpass.encoder.layers import fit_whitening, whiten
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.text.corpus import open_corpus
 

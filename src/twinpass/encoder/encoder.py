@@ -89,6 +89,9 @@ class Encoder:
         facts = f"{self.dimensions} dimensions, at most {self.max_tokens} tokens, {self.device}, {self.precision}"
         return f"Encoder({self.name!r}: pooler {self.pooler}, {facts}, {self.runtime_name})"
 
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_fingerprint": None}  # it refers to weights of this process
+
     @classmethod
     def load(
         cls,

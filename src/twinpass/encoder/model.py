@@ -90,8 +90,8 @@ def fresh_head(width: int, *, seed: int, deviation: float = 0.02) -> Dense:
 class WeightsSeen:
     """A model's weights at one moment, to tell cheaply whether any was changed or replaced since.
 
-    torch counts every change in place as a new version of a tensor. A change that goes around torch's count, through
-    `weight.data` or through an array that shares the memory, is not noticed.
+    torch counts changes of a tensor as versions, but not those by fused optimizers or through `weight.data`: for these,
+    a few values of every tensor are compared. Only a change of single values that torch does not count goes unnoticed.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -99,7 +99,7 @@ class WeightsSeen:
         self._seen = [(name, weakref.ref(tensor), mark) for name, tensor, mark in _weights(model)]
 
     def unchanged(self, model: nn.Module) -> bool:
-        """Tell whether the model has the same weights, by identity, memory and version."""
+        """Tell whether the model has the same weights, by identity, memory, version and some values."""
         now = list(_weights(model))
         return len(now) == len(self._seen) and all(
             name == old_name and reference() is tensor and mark == old_mark
@@ -107,7 +107,8 @@ class WeightsSeen:
         )
 
 
-def _weights(model: nn.Module) -> Iterator[tuple[str, Tensor, tuple[float, ...]]]:
+def _weights(model: nn.Module) -> Iterator[tuple[str, Tensor, tuple[object, ...]]]:
     for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        some = tensor.detach().view(-1)[:: max(1, tensor.numel() // 4)].tolist() if tensor.is_contiguous() else []
         # Tensors made in inference mode have no version: NaN equals nothing, so they count as changed.
-        yield name, tensor, (tensor.data_ptr(), float("nan") if tensor.is_inference() else tensor._version)
+        yield name, tensor, (tensor.data_ptr(), float("nan") if tensor.is_inference() else tensor._version, some)

@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 
 from twinpass.encoder.any_model import Encode, Model, open_model
-from twinpass.encoder.vector_cache import Advance, Cache, encode_once
+from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.evaluation.jobs import Job, Settings, task_job
 from twinpass.evaluation.mteb_adapter import run_mteb
 from twinpass.evaluation.own import own_job
 from twinpass.evaluation.results import Results, TaskResult, average_scores
 from twinpass.evaluation.tasks import TASKS, choose
+from twinpass.progress import Advance
 
 OWN = ("scored", "labelled", "retrieval", "docs-pairs", "docs")
 

@@ -108,14 +108,14 @@ def test_an_iterator_is_taken_window_by_window(encoder: Encoder, monkeypatch) ->
             most_ahead = max(most_ahead, taken - encoded)
             yield f"text {WORDS[number]}"
 
-    distinct = encoder._encode_distinct
+    encode_ids = encoder.encode_ids
 
-    def counting(texts, *rest):
+    def counting(ids, **options):
         nonlocal encoded
-        encoded += len(texts)
-        return distinct(texts, *rest)  # (vectors, which were cut)
+        encoded += len(ids)
+        return encode_ids(ids, **options)
 
-    monkeypatch.setattr(encoder, "_encode_distinct", counting)
+    monkeypatch.setattr(encoder, "encode_ids", counting)
     assert encoder.encode(stream()).shape == (20, 32)
     assert most_ahead <= 5
 

@@ -126,7 +126,7 @@ def test_too_few_dimensions_are_refused() -> None:
 
 
 def test_a_loss_that_is_no_number_stops_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flow_room, "FIRST_LOOK", 10)
+    monkeypatch.setattr(flow_room, "INITIALISED_FROM", 10)
     vectors = drawn(40, 8)
     vectors[:, 0] = np.linspace(0, 1, 40)
     vectors[vectors[:, 0].argmax()] = 3e38

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -26,6 +25,7 @@ from twinpass.encoder.runtime import check_precision, choose_device, make_runtim
 from twinpass.encoder.similarity import Cosines, compare
 from twinpass.encoder.tokens import Distinct, Tokens, windows
 from twinpass.errors import InputError
+from twinpass.progress import Advance, bar, silent
 from twinpass.text.batch import cut
 from twinpass.vectors import unit
 
@@ -50,7 +50,7 @@ _NOT_IN_FINGERPRINT = {
 
 
 class Encoded(NamedTuple, Generic[Item]):
-    """A block of a stream: the items, a vector each (n, dimensions), and the positions of those that were truncated."""
+    """A block of a stream: items, their vectors (n, dimensions), and the positions of the truncated ones."""
 
     items: list[Item]
     vectors: Vectors
@@ -58,7 +58,7 @@ class Encoded(NamedTuple, Generic[Item]):
 
 
 class TruncationWarning(UserWarning):
-    """Texts were longer than the model reads."""
+    """Texts were longer than the token limit and were truncated."""
 
 
 class Encoder:
@@ -86,8 +86,9 @@ class Encoder:
         self._fingerprint: tuple[WeightsSeen, tuple[object, ...], str] | None = None
 
     def __repr__(self) -> str:
-        facts = f"{self.dimensions} dimensions, at most {self.max_tokens} tokens, {self.device}, {self.precision}"
-        return f"Encoder({self.name!r}: pooler {self.pooler}, {facts}, {self.runtime_name})"
+        limit = f"at most {self.max_tokens} tokens" if self.max_tokens else "any number of tokens"
+        shape = f"pooler {self.pooler}, {self.dimensions} dimensions, {limit}"
+        return f"Encoder({self.name!r}: {shape}, {self.device}, {self.precision}, {self.runtime_name})"
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_fingerprint": None}  # it refers to weights of this process
@@ -169,13 +170,14 @@ class Encoder:
         blocks: list[Vectors] = [np.empty((0, self.dimensions), dtype=np.float32)]
         given = [texts] if isinstance(texts, str) else texts
         total = len(given) if isinstance(given, Sized) else None
-        with _bar(total, shown=progress) as advance:
+        show = bar if progress and sys.stderr.isatty() else silent
+        with show("encoding", total=total) as advance:
             for window in windows(given, WINDOW):
                 known = len(distinct)
-                fresh, cut_places = self._encode_distinct(distinct.add(window), limit, advance)
+                ids, cut_places = self.tokens.ids(distinct.add(window), max_tokens=limit)
                 cut_rows.update(known + place for place in cut_places)
-                blocks.append(fresh)
-                advance(len(window) - len(fresh))
+                blocks.append(self.encode_ids(ids, advance=advance))
+                advance(len(window) - len(ids))
         truncated = distinct.places(cut_rows)
         self._report_truncation(len(truncated), len(distinct.rows), limit)
         vectors = np.concatenate(blocks)
@@ -198,18 +200,8 @@ class Encoder:
 
         Items are texts, or anything from which `key` takes the text, such as a row with an id beside it.
         """
-        return self._stream(windows(items, window, key), key, normalize=normalize, max_tokens=max_tokens)
-
-    def _stream(
-        self,
-        blocks: Iterable[list[Item]],
-        key: Callable[[Item], str] | None,
-        *,
-        normalize: bool,
-        max_tokens: int | None,
-    ) -> Iterator[Encoded[Item]]:
         truncated = count = 0
-        for block in blocks:
+        for block in windows(items, window, key):
             texts: list[Any] = block if key is None else [key(item) for item in block]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TruncationWarning)
@@ -239,19 +231,15 @@ class Encoder:
         save_model(Path(folder), self.model, self.tokens, self.settings)
 
     def tokenize(self, texts: Sequence[str], *, max_tokens: int | None = None) -> list[list[int]]:
-        """Return each text's token ids, special tokens included, cut to the limit."""
+        """Return each text's token ids, special tokens included, truncated to the limit."""
         if isinstance(texts, str):
             raise InputError("expected texts, got a single string. Pass a list of one.")
         return self.tokens.ids(texts, max_tokens=self._limit(max_tokens))[0]
 
     def encode_ids(
-        self,
-        ids: Sequence[Sequence[int]],
-        *,
-        token_budget: int = TOKEN_BUDGET,
-        advance: Callable[[int], None] = lambda count: None,
+        self, ids: Sequence[Sequence[int]], *, token_budget: int = TOKEN_BUDGET, advance: Advance = lambda count: None
     ) -> Vectors:
-        """Return a vector for each row of token ids, as `tokenize` gives them, in batches of near-equal length."""
+        """Return a vector for each row of token ids, as `tokenize` returns them, in batches of near-equal length."""
         batches = cut(np.fromiter(map(len, ids), np.int64, len(ids)), token_budget=token_budget)
         vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
         with self.runtime.session() as forward:
@@ -276,7 +264,7 @@ class Encoder:
 
     @property
     def max_tokens(self) -> int | None:
-        """How many tokens of a text are read at most."""
+        """The maximum number of tokens read of a text."""
         return self.settings.max_tokens
 
     @property
@@ -309,13 +297,6 @@ class Encoder:
     def _limit(self, max_tokens: int | None) -> int | None:
         return token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
 
-    def _encode_distinct(
-        self, texts: Sequence[str], limit: int | None, advance: Callable[[int], None]
-    ) -> tuple[Vectors, list[int]]:
-        """Encode texts in batches of near-equal length, vectors in order; also return which texts were cut."""
-        ids, cut_places = self.tokens.ids(texts, max_tokens=limit)
-        return self.encode_ids(ids, advance=advance), cut_places
-
     def _report_truncation(self, truncated: int, texts: int, limit: int | None) -> None:
         if truncated:
             message = f"{truncated:,} of {texts:,} texts are longer than {limit} tokens"
@@ -329,12 +310,3 @@ def _digest(model: SentenceModel, rules: tuple[object, ...]) -> str:
         digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
         digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-def _bar(total: int | None, *, shown: bool) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Return a progress bar, or a silent stand-in where stderr is no terminal."""
-    if not shown or not sys.stderr.isatty():
-        return contextlib.nullcontext(lambda count: None)
-    from twinpass.progress import bar
-
-    return bar("encoding", total=total)

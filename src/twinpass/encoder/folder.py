@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -65,17 +65,6 @@ class Settings:
     prompt: str = ""
 
 
-_TYPES: dict[str, tuple[type, ...]] = {
-    "pooler": (str,),
-    "transformer": (str,),
-    "head": (str, type(None)),
-    "layers": (list,),
-    "max_tokens": (int, type(None)),
-    "lowercase": (bool,),
-    "prompt": (str,),
-}
-
-
 def read_settings(folder: Path) -> Settings | None:
     """Return what twinpass.json says, or None if there is none."""
     path = folder / FILE
@@ -86,11 +75,12 @@ def read_settings(folder: Path) -> Settings | None:
         raise ModelError(
             f"{path}: format {document.get('format')!r} is not {FORMAT}; this folder needs another version of twinpass."
         )
-    fields = {name: value for name, value in document.items() if name in _TYPES}
+    types = get_type_hints(Settings) | {"layers": list}
+    fields = {name: value for name, value in document.items() if name in types}
     if "pooler" not in fields:
         raise ModelError(f"{path}: it names no pooler, so the folder is damaged. Save the model again.")
     for name, value in fields.items():
-        if not isinstance(value, _TYPES[name]):
+        if not isinstance(value, types[name]):
             raise ModelError(f"{path}: {name} cannot be {value!r}, so the folder is damaged. Save the model again.")
     fields["layers"] = tuple(fields.get("layers", ()))
     find_pooler(fields["pooler"])
@@ -184,16 +174,21 @@ def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor
     elif pickled.is_file() and trust_pickle:
         weights = torch.load(pickled, map_location="cpu", weights_only=True)
     elif pickled.is_file():
-        raise ModelError(
-            f"{pickled} is a pickle, which can run code when opened. "
-            "Use --trust-pickle if you trust where it came from."
-        )
+        raise pickle_refused(str(pickled))
     else:
         raise ModelError(
             f"{safe} is missing: this layer belongs to the model and is never made up. "
             "Save or download the model again."
         )
     return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def pickle_refused(path: str) -> ModelError:
+    """Explain that weights are stored as a pickle, and how to allow that."""
+    return ModelError(
+        f"{path} is a pickle, which can run code when opened, and there is no model.safetensors. "
+        "Use --trust-pickle (in Python: trust_pickle=True) if you trust where it came from."
+    )
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -16,7 +16,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from twinpass.encoder.folder import Settings, inside, quiet, read_foreign_settings, read_layer, read_settings
+from twinpass.encoder.folder import (
+    Settings,
+    inside,
+    pickle_refused,
+    quiet,
+    read_foreign_settings,
+    read_layer,
+    read_settings,
+)
 from twinpass.encoder.model import Dense, SentenceModel, fresh_head
 from twinpass.encoder.pooling import describe_poolers, find_pooler
 from twinpass.encoder.tokens import Tokens
@@ -112,7 +120,7 @@ def _from_hub(name: str, patterns: list[str], *, trust_pickle: bool) -> Path:
             f"not be downloaded ({reason}). Check the name, or use the built-in model 'minilm'."
         ) from error
     if pickled and not _has_weights(folder, trust_pickle=trust_pickle):
-        raise _pickled(f"{name}/{pickled[0]}")
+        raise pickle_refused(f"{name}/{pickled[0]}")
     return folder
 
 
@@ -230,7 +238,7 @@ def _check_weights(folder: Path, *, trust_pickle: bool) -> None:
         return
     pickled = [name for name in ("pytorch_model.bin", "pytorch_model.bin.index.json") if (folder / name).is_file()]
     if pickled and not trust_pickle:
-        raise _pickled(str(folder / pickled[0]))
+        raise pickle_refused(str(folder / pickled[0]))
     if not pickled:
         raise ModelError(f"{folder} has no weights: expected model.safetensors.")
 
@@ -284,13 +292,6 @@ def token_limit(asked: int | None, settled: int | None, hard: int | None) -> int
     if hard is not None and asked > hard:
         raise ConfigError(f"max_tokens is {asked}, but this model reads at most {hard} tokens.")
     return asked
-
-
-def _pickled(place: str) -> ModelError:
-    return ModelError(
-        f"{place} is a pickle, which can run code when opened, and there is no model.safetensors. "
-        "Use --trust-pickle (in Python: trust_pickle=True) if you trust where it came from."
-    )
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ ENABLES = {
     "augment": "synonyms of WordNet as positives (--positive synonym)",
     "serve": "the HTTP service (twinpass serve)",
     "tensorboard": "the training log in TensorBoard (--tensorboard)",
-    "milvus": "an index on Milvus, beyond one machine (--engine milvus)",
-    "ray": "encoding on many machines (--engine ray)",
+    "milvus": "an index on Milvus, for more than one machine",
+    "ray": "encoding on many machines with Ray",
     "test": "this project's own tests",
     "bench": "this project's own benchmarks",
 }

@@ -1,4 +1,4 @@
-"""Flow (Li et al., 2020): a small Glow that maps vectors to a standard normal, and exactly back.
+"""Flow (Li et al., 2020): a small Glow, an invertible network that maps vectors to a standard normal.
 
 A vector is a 1 x 1 image whose channels are its dimensions, so every convolution of Glow is a linear map here. A
 level is a row of steps; after each level but the last, half of the channels leaves for the output.
@@ -42,10 +42,6 @@ class ActNorm(nn.Module):
         """Map (n, channels) to the same shape."""
         return (x + self.bias) * (self.FASTER * self.log_scale).exp()
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo `forward`."""
-        return y * (-self.FASTER * self.log_scale).exp() - self.bias
-
     def log_determinant(self) -> Tensor:
         """Return the log-determinant of `forward`, which is the same everywhere."""
         return self.FASTER * self.log_scale.sum()
@@ -74,11 +70,6 @@ class Step(nn.Module):
         kept, moved = x[:, : self.kept], x[:, self.kept :]
         return torch.cat([kept, moved + self.shift(kept)], dim=-1)
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo `forward`."""
-        kept, moved = y[:, : self.kept], y[:, self.kept :]
-        return self.norm.inverse(torch.cat([kept, moved - self.shift(kept)], dim=-1).flip(-1))
-
 
 def _shift(inputs: int, width: int, outputs: int) -> nn.Sequential:
     """Return the small network of a coupling; its last map starts at zero, so that it shifts by nothing."""
@@ -89,19 +80,6 @@ def _shift(inputs: int, width: int, outputs: int) -> nn.Sequential:
     nn.init.zeros_(maps[-1].weight)
     first, second, last = ([each, ActNorm(each.out_features)] for each in maps)
     return nn.Sequential(*first, nn.ReLU(), *second, nn.ReLU(), *last)
-
-
-class Level(nn.Sequential):
-    """Some steps, one after another."""
-
-    def __init__(self, channels: int, depth: int, width: int) -> None:
-        super().__init__(*(Step(channels, width) for _ in range(depth)))
-
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo `forward`."""
-        for step in reversed(_parts(self, Step)):
-            y = step.inverse(y)
-        return y
 
 
 class Flow(nn.Module):
@@ -115,7 +93,7 @@ class Flow(nn.Module):
         # Half of a level's channels enter the next; if their number is odd, the odd one leaves.
         channels = [dimensions // 2**level for level in range(levels)]
         self.leaving = [here - beyond for here, beyond in zip(channels, [*channels[1:], 0], strict=True)]
-        self.levels = nn.ModuleList(Level(here, depth, width) for here in channels)
+        self.levels = nn.ModuleList(nn.Sequential(*(Step(here, width) for _ in range(depth))) for here in channels)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Map vectors (n, d) to codes (n, d): what left at each level, one after another."""
@@ -126,14 +104,6 @@ class Flow(nn.Module):
             codes.append(vectors[:, on:])
             vectors = vectors[:, :on]
         return torch.cat(codes, dim=-1)
-
-    def inverse(self, codes: Tensor) -> Tensor:
-        """Map codes back to the vectors they came from."""
-        parts = torch.split(codes, self.leaving, dim=-1)
-        vectors = codes[:, :0]
-        for level, part in zip(reversed(_parts(self, Level)), reversed(parts), strict=True):
-            vectors = level.inverse(torch.cat([vectors, part], dim=-1))
-        return vectors
 
     def log_prob(self, vectors: Tensor) -> Tensor:
         """Return each vector's log density (n,): that of its code plus the log-determinant."""

@@ -42,6 +42,17 @@ def test_a_kept_head_is_never_made_up(folder: Path, tmp_path: Path) -> None:
         shutil.rmtree(saved)
 
 
+def test_a_head_may_be_a_trusted_pickle(folder: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=0)
+    encoder.save(tmp_path / "saved")
+    head = tmp_path / "saved" / "2_Dense"
+    torch.save(load_file(head / "model.safetensors"), head / "pytorch_model.bin")
+    (head / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"2_Dense/pytorch_model.bin is a pickle.*--trust-pickle"):
+        Encoder.load(tmp_path / "saved")
+    assert Encoder.load(tmp_path / "saved", trust_pickle=True).fingerprint == encoder.fingerprint
+
+
 def test_the_pretrained_pooler_is_never_made_up(folder: Path) -> None:
     weights = load_file(folder / "model.safetensors")
     save_file(

@@ -70,6 +70,8 @@ def test_a_model_by_name_takes_options_of_load_and_a_sample(encoder, tmp_path: P
 def test_mistakes_are_found_before_any_work(encoder, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="flow does not take 'keep'"):
         fit("no/such/model", "flow", LINES, output=tmp_path / "out", keep=3)
+    with pytest.raises(ConfigError, match=r"pooler: options of Encoder\.load need a model by name"):
+        fit(encoder, "flow", LINES, output=tmp_path / "out", pooler="cls")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(OutputError, match="was not written by fit"):

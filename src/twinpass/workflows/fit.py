@@ -18,7 +18,7 @@ from twinpass.display import Displayed, Grid
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import FITS, apply_layer, with_layer
 from twinpass.equations import uniformity
-from twinpass.errors import OutputError
+from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable, plain, write_json, writing_folder
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
@@ -97,6 +97,8 @@ def fit(
     a list of sentences; `loading` are options of `Encoder.load`, for a model that is given by name.
     """
     output = Path(output)
+    if isinstance(model, Encoder) and loading:
+        raise ConfigError(f"{', '.join(loading)}: options of Encoder.load need a model by name, not an Encoder.")
     FITS[layer].check(keep=keep, components=components)
     _check_output(output, overwrite=overwrite)
     corpus = open_corpus(data) if isinstance(data, (str, os.PathLike)) else data

@@ -15,7 +15,7 @@ from twinpass.evaluation.jobs import Settings
 from twinpass.evaluation.report import to_csv, to_latex, to_markdown
 from twinpass.evaluation.results import to_document
 from twinpass.evaluation.tasks import GROUPS, TASKS
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

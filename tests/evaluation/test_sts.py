@@ -11,7 +11,7 @@ from twinpass.evaluation.reading import read_task
 from twinpass.evaluation.regressor import bin_shares, regress
 from twinpass.evaluation.sts import score_sts
 from twinpass.evaluation.tasks import TASKS
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

@@ -6,7 +6,7 @@ from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.manifest import SHA256
 from twinpass.evaluation.reading import read_task
 from twinpass.evaluation.tasks import TASKS, choose
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

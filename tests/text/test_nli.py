@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from twinpass.errors import ConfigError, InputError
-from twinpass.text.captions import caption_pairs, read_captions
 from twinpass.text.corpus import open_corpus
 from twinpass.text.nli import NEGATIVES, read_nli
 from twinpass.text.nli_files import UNDECIDED
@@ -169,36 +168,6 @@ def test_an_empty_release_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with pytest.raises(InputError, match=r"a\.txt is empty"):
         read_nli([tmp_path / "a.txt"])
-
-
-CAPTIONS = {"1.jpg": ["A man.", "Someone.", "A person."], "2.jpg": ["A dog.", "A pet."]}
-
-
-@pytest.mark.parametrize("released", [True, False])
-def test_any_two_captions_of_an_image_are_a_pair(released: bool, tmp_path: Path) -> None:
-    path = tmp_path / "captions.token"
-    if released:
-        lines = [f"{image}#{n}\t{text}" for image, texts in CAPTIONS.items() for n, text in enumerate(texts)]
-    else:
-        rows = [("train", image, *texts, *[""] * (3 - len(texts))) for image, texts in CAPTIONS.items()]
-        lines = ["\t".join(row) for row in [("split", "image", "cap1", "cap2", "cap3"), *rows]]
-    path.write_text("\n".join(lines) + "\n")
-    assert read_captions(path) == CAPTIONS
-    pairs = caption_pairs(path)
-    assert pairs == [
-        ("A man.", "Someone."), ("A man.", "A person."), ("Someone.", "A person."), ("A dog.", "A pet.")
-    ]  # fmt: skip
-    some = caption_pairs(path, seed=3, most=2)
-    assert len(some) == 2 and some == [pair for pair in pairs if pair in some] == caption_pairs(path, seed=3, most=2)
-
-
-def test_a_caption_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.token").write_text("1.jpg#0\tA man.\nno tab here\n")
-    with pytest.raises(InputError, match=r"a\.token:2: too few columns.*a tab between them"):
-        caption_pairs(tmp_path / "a.token")
-    (tmp_path / "b.tsv").write_text("image\tcomment\n1.jpg\tA man.\n")
-    with pytest.raises(InputError, match="no column of captions"):
-        caption_pairs(tmp_path / "b.tsv")
 
 
 def test_the_shared_pool_gives_the_premises_of_the_triples_that_others_made_of_it(shared: Path) -> None:

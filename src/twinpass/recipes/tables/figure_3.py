@@ -1,8 +1,8 @@
 """Figure 3: models between alignment and uniformity, with their average STS."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables import models as m
-from twinpass.recipes.tables.published import averages
+from twinpass.recipes.recipe import Recipe, one_model
+from twinpass.recipes.tables import shared as m
+from twinpass.recipes.tables.shared import averages
 
 _AVERAGES = averages(
     "5",
@@ -25,15 +25,15 @@ RECIPE = Recipe(
     columns={"alignment": "alignment", "uniformity": "uniformity", "avg": "Avg. STS"},
     protocol="alignment and uniformity on STS-B dev; Avg. of seven STS tasks, Spearman x 100, all, no regressor",
     rows=(
-        one_subject("bert", "Avg. BERT", m.BERT_AVERAGE),
-        one_subject("bert-flow", "BERT-flow", m.on_nli("flow", m.BERT_FIRST_LAST)),
-        one_subject("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
-        one_subject("next-3", "Next3Sent", m.NEXT_3),
-        one_subject("simcse", "Unsup. SimCSE", m.SIMCSE),
-        one_subject("sbert", "SBERT", m.SBERT),
-        one_subject("sbert-flow", "SBERT-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
-        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
-        one_subject("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
+        one_model("bert", "Avg. BERT", m.BERT_AVERAGE),
+        one_model("bert-flow", "BERT-flow", m.on_nli("flow", m.BERT_FIRST_LAST)),
+        one_model("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
+        one_model("next-3", "Next3Sent", m.NEXT_3),
+        one_model("simcse", "Unsup. SimCSE", m.SIMCSE),
+        one_model("sbert", "SBERT", m.SBERT),
+        one_model("sbert-flow", "SBERT-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
+        one_model("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
+        one_model("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
     ),
     # The paper prints averages only, and that of Next3Sent in the figure alone.
     paper={key: (None, None, value) for key, value in _AVERAGES.items()} | {"next-3": (None, None, None)},

@@ -1,8 +1,7 @@
 """Table 1: discrete augmentations against dropout alone."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.subjects import unsupervised
-from twinpass.recipes.tables.models import DELETE_ONE, SIMCSE
+from twinpass.recipes.recipe import Recipe, one_model, unsupervised
+from twinpass.recipes.tables.shared import DELETE_ONE, SIMCSE
 
 RECIPE = Recipe(
     name="table-1",
@@ -11,23 +10,23 @@ RECIPE = Recipe(
     columns={"stsb": "STS-B"},
     protocol="STS-B dev, Spearman x 100, no regressor",
     rows=(
-        one_subject("none", "None (unsup. SimCSE)", SIMCSE),
+        one_model("none", "None (unsup. SimCSE)", SIMCSE),
         *(
-            one_subject(f"crop-{k}", f"Crop {k} %", unsupervised(positive=f"crop:{k}", view="pairs"))
+            one_model(f"crop-{k}", f"Crop {k} %", unsupervised(positive=f"crop:{k}", view="pairs"))
             for k in (10, 20, 30)
         ),
         *(
-            one_subject(f"delete-{k}", f"Word deletion {k} %", unsupervised(positive=f"delete:{k}", view="pairs"))
+            one_model(f"delete-{k}", f"Word deletion {k} %", unsupervised(positive=f"delete:{k}", view="pairs"))
             for k in (10, 20, 30)
         ),
-        one_subject("delete-one", "Delete one word", DELETE_ONE),
-        one_subject(
+        one_model("delete-one", "Delete one word", DELETE_ONE),
+        one_model(
             "delete-one-no-dropout",
             "Delete one word, w/o dropout",
             unsupervised(positive="delete-one", view="pairs", dropout=0.0),
         ),
-        one_subject("synonym", "Synonym replacement", unsupervised(positive="synonym", view="pairs")),
-        one_subject("mlm-15", "MLM 15 %", unsupervised(positive="mlm:15", view="pairs")),
+        one_model("synonym", "Synonym replacement", unsupervised(positive="synonym", view="pairs")),
+        one_model("mlm-15", "MLM 15 %", unsupervised(positive="mlm:15", view="pairs")),
     ),
     paper={
         "none": (82.5,),

@@ -1,13 +1,12 @@
 """Table 2: unsupervised objectives, with one encoder and with two."""
 
-from twinpass.recipes.recipe import Recipe, Row
-from twinpass.recipes.subjects import Trained, unsupervised
-from twinpass.recipes.tables.models import DELETE_ONE, SIMCSE
+from twinpass.recipes.recipe import Recipe, Row, Trained, unsupervised
+from twinpass.recipes.tables.shared import DELETE_ONE, SIMCSE
 
 
 def _both(key: str, label: str, one: Trained) -> Row:
-    two = Trained(run=one.run.replace(dual_encoder=True, track_geometry=None), corpus=one.corpus)
-    return Row(key=key, label=label, subjects={"one": one, "two": two})
+    two = one.changed(dual_encoder=True, track_geometry=None)
+    return Row(key=key, label=label, models={"one": one, "two": two})
 
 
 RECIPE = Recipe(

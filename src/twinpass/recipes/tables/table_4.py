@@ -6,16 +6,15 @@ run stands in both columns.
 
 from dataclasses import replace
 
-from twinpass.recipes.recipe import Recipe, Row
-from twinpass.recipes.subjects import supervised
-from twinpass.recipes.tables.models import SIMCSE
+from twinpass.recipes.recipe import Recipe, Row, supervised
+from twinpass.recipes.tables.shared import SIMCSE
 
 SAMPLE = 134_000
 
 
 def _pairs(key: str, label: str, corpus: str) -> Row:
     full = supervised(corpus, view="pairs")
-    return Row(key=key, label=label, subjects={"sample": replace(full, most=SAMPLE), "full": full})
+    return Row(key=key, label=label, models={"sample": replace(full, most=SAMPLE), "full": full})
 
 
 RECIPE = Recipe(
@@ -25,7 +24,7 @@ RECIPE = Recipe(
     columns={"sample": "sample", "full": "full"},
     protocol="STS-B dev, Spearman x 100, no regressor",
     rows=(
-        Row(key="unsup", label="Unsup. SimCSE (1m)", subjects={"full": SIMCSE}),
+        Row(key="unsup", label="Unsup. SimCSE (1m)", models={"full": SIMCSE}),
         _pairs("qqp", "QQP (134k)", "qqp"),
         _pairs("flickr", "Flickr30k (318k)", "flickr"),
         _pairs("paranmt", "ParaNMT (5m)", "paranmt"),
@@ -33,8 +32,8 @@ RECIPE = Recipe(
         _pairs("neutral", "NLI neutral (314k)", "nli-neutral"),
         _pairs("contradiction", "NLI contradiction (314k)", "nli-contradiction"),
         _pairs("all", "NLI all (942k)", "nli-all"),
-        Row(key="hard-negatives", label="NLI entailment + hard neg.", subjects={"full": supervised()}),
-        Row(key="anli", label="  + ANLI (52k)", subjects={"full": supervised("nli-triplets-anli")}),
+        Row(key="hard-negatives", label="NLI entailment + hard neg.", models={"full": supervised()}),
+        Row(key="anli", label="  + ANLI (52k)", models={"full": supervised("nli-triplets-anli")}),
     ),
     paper={
         "unsup": (None, 82.5),

@@ -1,13 +1,12 @@
 """Table 6: poolers."""
 
-from twinpass.recipes.recipe import Recipe, Row
-from twinpass.recipes.subjects import supervised, unsupervised
-from twinpass.recipes.tables.models import SIMCSE
+from twinpass.recipes.recipe import Recipe, Row, supervised, unsupervised
+from twinpass.recipes.tables.shared import SIMCSE
 
 
 def _pooled(key: str, label: str, pooler: str) -> Row:
     unsup = SIMCSE if pooler == SIMCSE.run.pooler else unsupervised(pooler=pooler)
-    return Row(key=key, label=label, subjects={"unsup": unsup, "sup": supervised(pooler=pooler)})
+    return Row(key=key, label=label, models={"unsup": unsup, "sup": supervised(pooler=pooler)})
 
 
 RECIPE = Recipe(

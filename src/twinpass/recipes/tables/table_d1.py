@@ -1,7 +1,6 @@
 """Table D.1: the dot product, and the cosine at several temperatures."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.subjects import supervised
+from twinpass.recipes.recipe import Recipe, one_model, supervised
 
 RECIPE = Recipe(
     name="table-d1",
@@ -10,9 +9,9 @@ RECIPE = Recipe(
     columns={"stsb": "STS-B"},
     protocol="STS-B dev, Spearman x 100, no regressor",
     rows=(
-        one_subject("dot", "dot product", supervised(similarity="dot")),
+        one_model("dot", "dot product", supervised(similarity="dot")),
         *(
-            one_subject(key, f"cosine, tau = {key}", supervised(temperature=float(key)))
+            one_model(key, f"cosine, tau = {key}", supervised(temperature=float(key)))
             for key in ("0.001", "0.01", "0.05", "0.1", "1")
         ),
     ),

@@ -1,31 +1,55 @@
-"""The models that the big tables share."""
+"""What several tables share: models, columns, and the numbers that `evaluation.published` holds."""
+
+from collections.abc import Sequence
 
 from twinpass.config import PRESETS
-from twinpass.recipes.recipe import Row, one_subject, quoted
-from twinpass.recipes.subjects import (
-    BERT,
-    ROBERTA,
-    ROBERTA_LARGE,
+from twinpass.evaluation.published import PUBLISHED
+from twinpass.recipes.recipe import (
     Baseline,
     Fitted,
+    ModelSpec,
     Pooled,
     Raw,
-    Subject,
+    Row,
     Trained,
     Words,
+    one_model,
+    quoted,
     supervised,
     unsupervised,
 )
+from twinpass.recipes.scales import BERT, ROBERTA, ROBERTA_LARGE
+
+STS_COLUMNS = {
+    "sts12": "STS12",
+    "sts13": "STS13",
+    "sts14": "STS14",
+    "sts15": "STS15",
+    "sts16": "STS16",
+    "stsb": "STS-B",
+    "sickr": "SICK-R",
+    "avg": "Avg.",
+}
+TRANSFER_COLUMNS = {
+    "mr": "MR",
+    "cr": "CR",
+    "subj": "SUBJ",
+    "mpqa": "MPQA",
+    "sst2": "SST",
+    "trec": "TREC",
+    "mrpc": "MRPC",
+    "avg": "Avg.",
+}
 
 SBERT_PAPER, IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
 USE = quoted(
     "sup/use",
     "Universal Sentence Encoder",
     source=SBERT_PAPER,
-    why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
+    why="its training data was never released; any encoder can be evaluated with `twinpass evaluate`",
 )
 GLOVE = Words()
-# Followed every 10 steps, for Figure 2 shows the same runs.
+# Tracked every 10 steps: Figure 2 shows the same runs.
 SIMCSE = unsupervised(track_geometry=10)
 DELETE_ONE = unsupervised(positive="delete-one", view="pairs", track_geometry=10)
 # The paper's row averages the embedding layer and the last; whitening and flow take the first layer and the last.
@@ -34,7 +58,7 @@ ROBERTA_AVERAGE = Raw(pooler="avg_embeddings_last", encoder=ROBERTA)
 ROBERTA_FIRST_LAST = Raw(pooler="avg_first_last", encoder=ROBERTA)
 BERT_LAST, BERT_CLS = Raw(pooler="avg"), Raw(pooler="cls")
 SBERT = Baseline(baseline="sbert", corpus="nli-labelled")
-SROBERTA = Baseline(baseline="sbert", corpus="nli-labelled", encoder=ROBERTA)
+SROBERTA = Baseline(baseline="sbert", corpus="nli-labelled", start=Raw(encoder=ROBERTA))
 # SBERT is trained with the mean of the last layer; layers are fitted to its first layer and its last (Appendix C).
 SBERT_FIRST_LAST = Pooled(of=SBERT, pooler="avg_first_last")
 SROBERTA_FIRST_LAST = Pooled(of=SROBERTA, pooler="avg_first_last")
@@ -42,19 +66,19 @@ SROBERTA_FIRST_LAST = Pooled(of=SROBERTA, pooler="avg_first_last")
 IS_BERT = Baseline(baseline="isbert", corpus="nli-sentences")
 CT_BERT = Baseline(baseline="ct", corpus="wiki")
 CT_SBERT = Baseline(baseline="ct", corpus="wiki", start=SBERT)
-DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents", encoder=ROBERTA)
-INFERSENT = Baseline(baseline="infersent", corpus="nli-labelled")
+DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents", start=Raw(encoder=ROBERTA))
+INFERSENT = Baseline(baseline="infersent", corpus="nli-labelled", start=GLOVE)
 
 
-def on_nli(layer: str, of: Subject) -> Fitted:
+def on_nli(layer: str, of: ModelSpec) -> Fitted:
     """A layer fitted to NLI sentences."""
     return Fitted(of=of, layer="flow" if layer == "flow" else "whitening", on="nli")
 
 
-def four_layers(key: str, label: str, of: Subject, *, source: str = "") -> tuple[Row, ...]:
-    """Flow and whitening, each fitted to NLI sentences and to those that are judged; `label` has a place for it."""
+def four_layers(key: str, label: str, of: ModelSpec, *, source: str = "") -> tuple[Row, ...]:
+    """Flow and whitening, each fitted to NLI sentences and to those that are scored; `label` has a place for it."""
     return tuple(
-        one_subject(
+        one_model(
             f"{key}-{layer}-{on}",
             label.format(f"{layer} ({'NLI' if on == 'nli' else on})"),
             Fitted(of=of, layer=layer, on=on),
@@ -82,4 +106,16 @@ NEXT_3 = unsupervised("wiki-documents", positive="next:3", view="pairs")
 
 def with_mlm(simcse: Trained) -> Trained:
     """The same run with the MLM loss at the weight of Table E.1."""
-    return Trained(run=simcse.run.replace(mlm_weight=0.1, track_geometry=None), corpus=simcse.corpus)
+    return simcse.changed(mlm_weight=0.1, track_geometry=None)
+
+
+def published(table: str, rows: Sequence[Row]) -> dict[str, tuple[float | None, ...]]:
+    """Return a table's printed numbers under the keys of its rows, which stand in the printed order."""
+    printed = [row for row in PUBLISHED if row.table == table]
+    return {row.key: tuple(each.values) for row, each in zip(rows, printed, strict=True)}
+
+
+def averages(table: str, models: dict[str, tuple[str, str]]) -> dict[str, float]:
+    """Return the printed Avg. of some models of a table, each by its training and its name there."""
+    known = {(row.training, row.model): row.values[-1] for row in PUBLISHED if row.table == table}
+    return {key: known[model] for key, model in models.items()}

@@ -206,9 +206,7 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
 
 def recipe_of(*models, measure="stsb-dev"):
     rows = tuple(one_model(str(place), str(place), model) for place, model in enumerate(models))
-    return Recipe(
-        name="table-0", title="", measure=measure, columns={"stsb": "STS-B"}, rows=rows, paper={}, protocol="dev"
-    )
+    return Recipe(name="table-0", title="", measure=measure, columns={"stsb": "STS-B"}, rows=rows, protocol="dev")
 
 
 def test_the_facts_name_every_text_that_a_recipe_used(make_lab):

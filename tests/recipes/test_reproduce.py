@@ -98,7 +98,7 @@ def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(l
 
     monkeypatch.setitem(MEASURES._entries, "sts", measure)
     rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls"))
-    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows, paper={}), lab, seeds=[1])
+    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1])
     assert outcome.rows[0].note == "the memory of the machine ran out. Try another machine."
     assert outcome.rows[1].cells["avg"].mean == 1.0
 
@@ -186,7 +186,7 @@ def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
 def test_a_row_whose_text_is_missing_is_left_out_and_says_so(lab):
     said = []
     recipe = load_recipes()["table-4"]
-    only = Recipe(**{**recipe.__dict__, "rows": recipe.rows[-1:], "paper": {"anli": recipe.paper["anli"]}})
+    only = dataclasses.replace(recipe, rows=recipe.rows[-1:])
     found = run_recipe(only, Lab(**{**vars_of(lab), "log": said.append}), seeds=[1])
     (row,) = found.rows
     assert not row.cells["full"].ours and row.cells["full"].paper == 85.0
@@ -209,7 +209,7 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
     """The lock is another's when the row's turn comes, and free once the other rows are done."""
     tried = []
     rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls", "avg_first_last"))
-    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows, paper={})
+    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows)
     with monkeypatch.context() as patched:
         patched.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": 1.0}))
         patched.setattr(lab.store, "locked", lambda key, wait=True: tried.append(key) or nullcontext())
@@ -300,11 +300,12 @@ def outcome_of(lab):
         columns={"stsb": "STS-B"},
         protocol="STS-B dev",
         rows=(
-            one_model("raw", "raw 50 %", Raw(pooler="avg")),
-            one_model("cls", "cls", Raw(pooler="cls")),
-            quoted("theirs", "theirs", source="Somebody, 2020", why="it is a secret"),
+            one_model("raw", "raw 50 %", Raw(pooler="avg"), 50.0),
+            one_model("cls", "cls", Raw(pooler="cls"), 60.0),
+            dataclasses.replace(
+                quoted("theirs", "theirs", source="Somebody, 2020", why="it is a secret"), paper=(70.0,)
+            ),
         ),
-        paper={"raw": (50.0,), "cls": (60.0,), "theirs": (70.0,)},
     )
     return run_recipe(recipe, lab, seeds=[1])
 
@@ -368,9 +369,7 @@ def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):
 
 def cut(recipe, rows):
     """The first rows of a recipe."""
-    kept = recipe.rows[:rows]
-    paper = {row.key: recipe.paper[row.key] for row in kept if recipe.paper}
-    return dataclasses.replace(recipe, rows=kept, paper=paper)
+    return dataclasses.replace(recipe, rows=recipe.rows[:rows])
 
 
 def draw(outcome):

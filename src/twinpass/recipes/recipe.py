@@ -1,4 +1,4 @@
-"""A recipe: one table or figure of the paper as data. Its rows, the models they are about, and the paper's numbers.
+"""A recipe: one table or figure of the paper as data. Its rows, the paper's numbers, and the models they are about.
 
 A model is described with the paper's own encoder and settings. It knows what it starts from, which text it learns
 from, and how it is made in a Lab, whose scale reduces it.
@@ -44,7 +44,8 @@ class ModelSpec:
     @property
     def inner(self) -> ModelSpec | None:
         """The model that it is made from, if any."""
-        return None
+        of: ModelSpec | None = getattr(self, "of", None)
+        return of
 
     @property
     def encoder(self) -> str | None:
@@ -52,14 +53,9 @@ class ModelSpec:
         return None if self.inner is None else self.inner.encoder
 
     @property
-    def method(self) -> str:
-        """The method that it was trained with, or nothing."""
-        return "" if self.inner is None else self.inner.method
-
-    @property
     def is_random(self) -> bool:
-        """Whether another seed makes another model."""
-        return self.inner is not None and self.inner.is_random
+        """Whether another seed makes another model; every training draws at random."""
+        return self.trains or (self.inner is not None and self.inner.is_random)
 
     @property
     def fitted_to_target(self) -> bool:
@@ -133,11 +129,6 @@ class Training(ModelSpec):
     corpus: str
     trains = True
 
-    @property
-    def is_random(self) -> bool:
-        """Every training draws at random."""
-        return True
-
     def limit(self, scale: Scale) -> int | None:
         """Return the number of rows that its corpus is cut to."""
         return scale.rows
@@ -177,11 +168,6 @@ class Trained(Training):
     def encoder(self) -> str | None:
         """The encoder of its run."""
         return self.run.model
-
-    @property
-    def method(self) -> str:
-        """SimCSE."""
-        return "simcse"
 
     def limit(self, scale: Scale) -> int | None:
         """Return the number of rows of its sample, or of the scale where that is smaller."""
@@ -239,11 +225,6 @@ class Baseline(Training):
         """What it starts from."""
         return self.start
 
-    @property
-    def method(self) -> str:
-        """The baseline's name."""
-        return self.baseline
-
     def passes(self, scale: Scale) -> int:
         """Estimate how many sentences its training sends through the encoder."""
         if self.baseline == "ct" and scale.steps is None:
@@ -286,11 +267,6 @@ class Pooled(ModelSpec):
     of: Training
     pooler: str
 
-    @property
-    def inner(self) -> ModelSpec:
-        """The training."""
-        return self.of
-
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
         """Return the training and the pooler."""
         return {"of": self.of.description(lab, seed), "pooler": self.pooler}
@@ -307,11 +283,6 @@ class Fitted(ModelSpec):
     of: ModelSpec
     layer: Literal["whitening", "flow"]
     on: Literal["nli", "target"]
-
-    @property
-    def inner(self) -> ModelSpec:
-        """The model that the layer is fitted to."""
-        return self.of
 
     @property
     def is_random(self) -> bool:
@@ -375,6 +346,7 @@ class Row:
     key: str
     label: str
     models: Mapping[str, ModelSpec] = field(default_factory=dict)
+    paper: tuple[float | None, ...] = ()  # the paper's number for each column; nothing where it prints none
     measure: str | None = None  # where it is not the recipe's
     pick: str | None = None  # which of the measure's numbers the row shows, where it is not one for each column
     source: str = ""  # whom the paper quotes
@@ -383,22 +355,25 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Rows, what is measured of them, and the paper's numbers under the same keys."""
+    """Rows, and what is measured of them; most tables show Spearman's correlation on STS-B's development set."""
 
     name: str  # table-3, figure-2
     title: str
-    measure: str
-    columns: Mapping[str, str]  # key -> heading
     rows: tuple[Row, ...]
-    paper: Mapping[str, tuple[float | None, ...]]  # row -> a number for each column; empty where it prints none
-    protocol: str
+    measure: str = "stsb-dev"
+    columns: Mapping[str, str] = field(default_factory=lambda: {"stsb": "STS-B"})  # key -> heading
+    protocol: str = "STS-B dev, Spearman x 100, no regressor"
     figure: str = "dots"  # how it is drawn
     trainings_per_model: int = 1
 
-    def published(self, row: str, column: str) -> float | None:
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the paper prints numbers for it."""
+        return any(row.paper for row in self.rows)
+
+    def published(self, row: Row, column: str) -> float | None:
         """Return the paper's number of a cell, if it has one."""
-        numbers = self.paper.get(row)
-        return None if numbers is None else numbers[list(self.columns).index(column)]
+        return row.paper[list(self.columns).index(column)] if row.paper else None
 
     def models(self, scale: Scale) -> list[ModelSpec]:
         """Return every model of its rows that is run at a scale."""
@@ -408,9 +383,9 @@ class Recipe:
 RECIPES: Registry[Recipe] = Registry("table or figure")
 
 
-def one_model(key: str, label: str, model: ModelSpec, *, source: str = "") -> Row:
-    """A row with a single model for all its columns."""
-    return Row(key=key, label=label, models={ALL: model}, source=source)
+def one_model(key: str, label: str, model: ModelSpec, *paper: float | None, source: str = "") -> Row:
+    """A row with a single model for all its columns, and the paper's numbers."""
+    return Row(key=key, label=label, models={ALL: model}, paper=paper, source=source)
 
 
 def quoted(key: str, label: str, *, source: str, why: str) -> Row:

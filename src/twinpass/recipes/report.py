@@ -117,13 +117,13 @@ class Outcome(Displayed):
     def _headings(self) -> list[str]:
         recipe, labels = self.recipe, self.recipe.columns.values()
         if len(labels) > WIDE:
-            return ["", *(f"{label} (paper)" if recipe.paper else label for label in labels)]
-        parts = ["ours", "paper", "difference"] if recipe.paper else ["ours"]
+            return ["", *(f"{label} (paper)" if recipe.has_numbers else label for label in labels)]
+        parts = ["ours", "paper", "difference"] if recipe.has_numbers else ["ours"]
         return ["", *(f"{label}: {part}" for label in labels for part in parts)]
 
     def _texts(self, row: RowOutcome) -> list[str]:
         cells = [row.cells[column] for column in self.recipe.columns]
-        if not self.recipe.paper:
+        if not self.recipe.has_numbers:
             return [ours(cell) for cell in cells]
         if len(cells) > WIDE:
             return [f"{ours(cell)} ({number(cell.paper)})" for cell in cells]

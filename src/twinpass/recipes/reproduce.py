@@ -188,7 +188,7 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: 
             for place, value in _by_column(recipe, row, column, each.values).items():
                 found.setdefault(place, []).append(value)
     for column in recipe.columns:
-        paper = recipe.published(row.key, column)
+        paper = recipe.published(row, column)
         outcome.cells[column] = Cell(ours=tuple(found.get(column, ())), paper=paper)
     return outcome
 

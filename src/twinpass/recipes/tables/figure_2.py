@@ -16,6 +16,5 @@ RECIPE = Recipe(
         one_model("delete-one", "Delete one word", DELETE_ONE),
         one_model("simcse", "Unsup. SimCSE", SIMCSE),
     ),
-    paper={},  # the paper draws it and prints no numbers
     figure="trajectory",
 )

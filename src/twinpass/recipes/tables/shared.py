@@ -1,6 +1,6 @@
 """What several tables share: models, columns, and the numbers that `evaluation.published` holds."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 from twinpass.config import PRESETS
 from twinpass.evaluation.published import PUBLISHED
@@ -20,26 +20,10 @@ from twinpass.recipes.recipe import (
 )
 from twinpass.recipes.scales import BERT, ROBERTA, ROBERTA_LARGE
 
-STS_COLUMNS = {
-    "sts12": "STS12",
-    "sts13": "STS13",
-    "sts14": "STS14",
-    "sts15": "STS15",
-    "sts16": "STS16",
-    "stsb": "STS-B",
-    "sickr": "SICK-R",
-    "avg": "Avg.",
-}
-TRANSFER_COLUMNS = {
-    "mr": "MR",
-    "cr": "CR",
-    "subj": "SUBJ",
-    "mpqa": "MPQA",
-    "sst2": "SST",
-    "trec": "TREC",
-    "mrpc": "MRPC",
-    "avg": "Avg.",
-}
+STS_COLUMNS = {f"sts{year}": f"STS{year}" for year in range(12, 17)}
+STS_COLUMNS |= {"stsb": "STS-B", "sickr": "SICK-R", "avg": "Avg."}
+TRANSFER_COLUMNS = {name.lower(): name for name in ("MR", "CR", "SUBJ", "MPQA")}
+TRANSFER_COLUMNS |= {"sst2": "SST", "trec": "TREC", "mrpc": "MRPC", "avg": "Avg."}
 
 SBERT_PAPER, IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
 USE = quoted(
@@ -102,6 +86,17 @@ SUP_SIMCSE = preset("sup-base", BERT)
 SUP_SIMCSE_ROBERTA = preset("sup-base", ROBERTA)
 SUP_SIMCSE_ROBERTA_LARGE = preset("sup-large", ROBERTA_LARGE)
 NEXT_3 = unsupervised("wiki-documents", positive="next:3", view="pairs")
+# Key, label and model of the rows of Figures 3, F.1 and G.1.
+FIGURE_MODELS = (
+    ("bert", "Avg. BERT", BERT_AVERAGE),
+    ("bert-flow", "BERT-flow", on_nli("flow", BERT_FIRST_LAST)),
+    ("bert-whitening", "BERT-whitening", on_nli("whitening", BERT_FIRST_LAST)),
+    ("simcse", "Unsup. SimCSE", SIMCSE),
+    ("sbert", "SBERT", SBERT),
+    ("sbert-flow", "SBERT-flow", on_nli("flow", SBERT_FIRST_LAST)),
+    ("sbert-whitening", "SBERT-whitening", on_nli("whitening", SBERT_FIRST_LAST)),
+    ("sup-simcse", "Sup. SimCSE", SUP_SIMCSE),
+)
 
 
 def with_mlm(simcse: Trained) -> Trained:
@@ -109,13 +104,7 @@ def with_mlm(simcse: Trained) -> Trained:
     return simcse.changed(mlm_weight=0.1, track_geometry=None)
 
 
-def published(table: str, rows: Sequence[Row]) -> dict[str, tuple[float | None, ...]]:
-    """Return a table's printed numbers under the keys of its rows, which stand in the printed order."""
-    printed = [row for row in PUBLISHED if row.table == table]
-    return {row.key: tuple(each.values) for row, each in zip(rows, printed, strict=True)}
-
-
-def averages(table: str, models: dict[str, tuple[str, str]]) -> dict[str, float]:
-    """Return the printed Avg. of some models of a table, each by its training and its name there."""
-    known = {(row.training, row.model): row.values[-1] for row in PUBLISHED if row.table == table}
-    return {key: known[model] for key, model in models.items()}
+def printed(table: str, *rows: Row) -> tuple[Row, ...]:
+    """Return rows with the numbers that a table prints, in whose order they stand."""
+    numbers = [row.values for row in PUBLISHED if row.table == table]
+    return tuple(replace(row, paper=tuple(values)) for row, values in zip(rows, numbers, strict=True))

@@ -38,7 +38,9 @@ RECIPE = Recipe(
     measure="retrieval",
     columns={"shared": "of the paper's six captions, found"},
     protocol="the three captions of Flickr30k (150k) with the highest cosine, the query itself excluded",
-    rows=(one_model("sbert", "SBERT-base", SBERT), one_model("simcse", "Supervised SimCSE-BERT-base", SUP_SIMCSE)),
-    paper={"sbert": (6,), "simcse": (6,)},
+    rows=(
+        one_model("sbert", "SBERT-base", SBERT, 6),
+        one_model("simcse", "Supervised SimCSE-BERT-base", SUP_SIMCSE, 6),
+    ),
     figure="none",
 )

@@ -20,5 +20,4 @@ RECIPE = Recipe(
         for paper, cells in PAPERS.items()
         for cell in cells
     ),
-    paper={},  # the paper's table names protocols and has no scores
 )

@@ -2,36 +2,7 @@
 
 from twinpass.recipes.recipe import Recipe, one_model, quoted
 from twinpass.recipes.tables import shared as m
-from twinpass.recipes.tables.shared import TRANSFER_COLUMNS, published
-
-ROWS = (
-    one_model("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=m.SBERT_PAPER),
-    quoted(
-        "unsup/skip-thought",
-        "Skip-thought",
-        source=m.IS_BERT_PAPER,
-        why="its books are no longer available; any encoder can be evaluated with `twinpass evaluate`",
-    ),
-    one_model("unsup/bert-avg", "Avg. BERT embeddings", m.BERT_LAST, source=m.SBERT_PAPER),
-    one_model("unsup/bert-cls", "BERT-[CLS] embedding", m.BERT_CLS, source=m.SBERT_PAPER),
-    one_model("unsup/is-bert", "IS-BERT-base", m.IS_BERT, source=m.IS_BERT_PAPER),
-    one_model("unsup/simcse-bert", "SimCSE-BERT-base", m.SIMCSE),
-    one_model("unsup/simcse-bert-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE)),
-    one_model("unsup/simcse-roberta", "SimCSE-RoBERTa-base", m.SIMCSE_ROBERTA),
-    one_model("unsup/simcse-roberta-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE_ROBERTA)),
-    one_model("unsup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SIMCSE_ROBERTA_LARGE),
-    one_model("unsup/simcse-roberta-large-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE_ROBERTA_LARGE)),
-    one_model("sup/infersent", "InferSent-GloVe", m.INFERSENT, source=m.SBERT_PAPER),
-    m.USE,
-    one_model("sup/sbert", "SBERT-base", m.SBERT, source=m.SBERT_PAPER),
-    one_model("sup/simcse-bert", "SimCSE-BERT-base", m.SUP_SIMCSE),
-    one_model("sup/simcse-bert-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE)),
-    one_model("sup/sroberta", "SRoBERTa-base", m.SROBERTA),
-    one_model("sup/simcse-roberta", "SimCSE-RoBERTa-base", m.SUP_SIMCSE_ROBERTA),
-    one_model("sup/simcse-roberta-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE_ROBERTA)),
-    one_model("sup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SUP_SIMCSE_ROBERTA_LARGE),
-    one_model("sup/simcse-roberta-large-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE_ROBERTA_LARGE)),
-)
+from twinpass.recipes.tables.shared import TRANSFER_COLUMNS, printed
 
 RECIPE = Recipe(
     name="table-e1",
@@ -39,6 +10,33 @@ RECIPE = Recipe(
     measure="transfer",
     columns=TRANSFER_COLUMNS,
     protocol="seven transfer tasks, logistic regression on frozen vectors, test accuracy in per cent",
-    rows=ROWS,
-    paper=published("E.1", ROWS),
+    rows=printed(
+        "E.1",
+        one_model("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=m.SBERT_PAPER),
+        quoted(
+            "unsup/skip-thought",
+            "Skip-thought",
+            source=m.IS_BERT_PAPER,
+            why="its books are no longer available; any encoder can be evaluated with `twinpass evaluate`",
+        ),
+        one_model("unsup/bert-avg", "Avg. BERT embeddings", m.BERT_LAST, source=m.SBERT_PAPER),
+        one_model("unsup/bert-cls", "BERT-[CLS] embedding", m.BERT_CLS, source=m.SBERT_PAPER),
+        one_model("unsup/is-bert", "IS-BERT-base", m.IS_BERT, source=m.IS_BERT_PAPER),
+        one_model("unsup/simcse-bert", "SimCSE-BERT-base", m.SIMCSE),
+        one_model("unsup/simcse-bert-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE)),
+        one_model("unsup/simcse-roberta", "SimCSE-RoBERTa-base", m.SIMCSE_ROBERTA),
+        one_model("unsup/simcse-roberta-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE_ROBERTA)),
+        one_model("unsup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SIMCSE_ROBERTA_LARGE),
+        one_model("unsup/simcse-roberta-large-mlm", "  w/ MLM", m.with_mlm(m.SIMCSE_ROBERTA_LARGE)),
+        one_model("sup/infersent", "InferSent-GloVe", m.INFERSENT, source=m.SBERT_PAPER),
+        m.USE,
+        one_model("sup/sbert", "SBERT-base", m.SBERT, source=m.SBERT_PAPER),
+        one_model("sup/simcse-bert", "SimCSE-BERT-base", m.SUP_SIMCSE),
+        one_model("sup/simcse-bert-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE)),
+        one_model("sup/sroberta", "SRoBERTa-base", m.SROBERTA),
+        one_model("sup/simcse-roberta", "SimCSE-RoBERTa-base", m.SUP_SIMCSE_ROBERTA),
+        one_model("sup/simcse-roberta-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE_ROBERTA)),
+        one_model("sup/simcse-roberta-large", "SimCSE-RoBERTa-large", m.SUP_SIMCSE_ROBERTA_LARGE),
+        one_model("sup/simcse-roberta-large-mlm", "  w/ MLM", m.with_mlm(m.SUP_SIMCSE_ROBERTA_LARGE)),
+    ),
 )

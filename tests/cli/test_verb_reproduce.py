@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from twinpass.recipes import figures
+
 
 def test_without_a_name_it_lists_all_with_their_cost(run):
     done = run("reproduce", "--json")
@@ -40,8 +42,12 @@ def test_a_table_of_which_nothing_could_be_measured_is_no_success(run, tmp_path)
         assert done.out == "" and earlier.read_text() == "an earlier report"
 
 
-def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path):
+def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path, monkeypatch):
     """All sixteen tables and four figures, end to end: only rows whose text is not generated are skipped."""
+    draw = figures.draw_outcome  # the figures of tables are all of one kind, so one of them is drawn
+    monkeypatch.setattr(
+        figures, "draw_outcome", lambda each: draw(each) if each.recipe.name.startswith(("figure", "table-7")) else None
+    )
     done = run("reproduce", "--all", "--scale", "smoke", "--json", "-o", str(tmp_path / "lab"))
     assert done.code == 0, done.err
     recipes = json.loads(done.out)["recipes"]
@@ -53,4 +59,10 @@ def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path):
             assert measured or excused or row["source"], f"{recipe['recipe']}: {row['label']}: {row['note']}"
     reports = {path.name for path in (tmp_path / "lab" / "reports" / "smoke-tiny-encoder").iterdir()}
     assert {f"{recipe['recipe']}.md" for recipe in recipes} <= reports
-    assert {"figure-2-light.png", "figure-3-light.png", "figure-f1-light.png", "figure-g1-light.png"} <= reports
+    assert {
+        "table-7-light.png",
+        "figure-2-light.png",
+        "figure-3-light.png",
+        "figure-f1-light.png",
+        "figure-g1-light.png",
+    } <= reports

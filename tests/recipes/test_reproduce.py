@@ -356,7 +356,7 @@ def test_every_table_leaves_its_dots_room_beside_the_labels():
 
 
 def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):
-    lab = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, judged_rows=None)})
+    lab = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, evaluated_rows=None)})
     outcome = run_recipe(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1])
     found = next(iter(outcome.rows[0].more.values()))[0]
     cosines, gold = np.array(found["cosines"]), np.array(found["gold"])

@@ -79,7 +79,7 @@ class Lab:
         found = read_dev(path)
         if not isinstance(found, ScoredPairs):
             raise InputError(f"{path} has no scores; expected the file of STS-B.")
-        most = self.scale.judged_rows
+        most = self.scale.evaluated_rows
         return ScoredPairs(found.pairs[:most], found.gold[:most], source="STS-B dev")
 
     @cached_property
@@ -98,7 +98,7 @@ class Lab:
             settings = Settings(
                 data=self.senteval,
                 protocol=self.scale.transfer_protocol,
-                most=self.scale.judged_rows,
+                most=self.scale.evaluated_rows,
                 regressor=regressor,
                 resamples=RESAMPLES,
             )

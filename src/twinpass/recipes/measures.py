@@ -42,26 +42,26 @@ def stsb_dev(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("sts")
 def sts(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The seven STS tasks and their average, Spearman x 100, "all"."""
-    return Found(_sts_values(_judge(lab, model, seed, "sts"), DEFAULT_CELL))
+    return Found(_sts_values(_evaluate(lab, model, seed, "sts"), DEFAULT_CELL))
 
 
 @MEASURES.register("sts-wmean")
 def sts_wmean(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The seven STS tasks and their average, Spearman x 100, subsets weighted by size."""
-    return Found(_sts_values(_judge(lab, model, seed, "sts"), WMEAN))
+    return Found(_sts_values(_evaluate(lab, model, seed, "sts"), WMEAN))
 
 
 @MEASURES.register("transfer")
 def transfer(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The seven transfer tasks and their average, test accuracy in per cent."""
-    results = _judge(lab, model, seed, "transfer")
+    results = _evaluate(lab, model, seed, "transfer")
     return Found(_with_average({_column(r.task): r.scores[0].value for r in results}))
 
 
 @MEASURES.register("dev")
 def dev(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """STS-B's development set, and the mean of the seven transfer tasks' development accuracies."""
-    results = _judge(lab, model, seed, "transfer")
+    results = _evaluate(lab, model, seed, "transfer")
     accuracies = [s.value for r in results for s in r.scores if s.over == "dev" and s.metric == "accuracy"]
     found = stsb_dev(lab, model, seed)
     return Found(found.values | {"transfer": float(np.mean(accuracies))}, more=found.more)
@@ -70,7 +70,7 @@ def dev(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("protocols")
 def protocols(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Avg. STS of one model by the protocol of every paper of Table B.1."""
-    results = _judge(lab, model, seed, "sts", regressor=True)
+    results = _evaluate(lab, model, seed, "sts", regressor=True)
     averages = {cell: _sts_values(results, cell)["avg"] for cell in CELLS}
     return Found({f"{paper}, {cell.name}": averages[cell] for paper, cells in PAPERS.items() for cell in cells})
 
@@ -172,7 +172,7 @@ def grid(lab: Lab, model: ModelSpec, seed: int) -> Found:
     return Found({"batch_size": float(batch), "learning_rate": rate}, more={"grid": table})
 
 
-def _judge(lab: Lab, model: ModelSpec, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:
+def _evaluate(lab: Lab, model: ModelSpec, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:
     """Evaluate task by task, with one model for all; but a layer on target is another one for every task."""
     on_target = model.fitted_to_target
     shared = None if on_target else model.open(lab, seed)

@@ -143,8 +143,8 @@ class Training(ModelSpec):
 
     def rows_at(self, scale: Scale) -> int:
         """Return how many rows it learns from, where the data folder holds the paper's corpora."""
-        limit = self.limit(scale)
-        return min(CORPORA[self.corpus].paper_rows, limit or CORPORA[self.corpus].paper_rows)
+        paper = CORPORA[self.corpus].paper_rows
+        return min(paper, self.limit(scale) or paper)
 
     def passes(self, scale: Scale) -> int:
         """Estimate how many sentences its training sends through the encoder."""
@@ -198,16 +198,16 @@ class Trained(Training):
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
         """Return its run and the hash of its corpus; defaults are not named, so that a new field changes no key."""
-        run, usual = describe(self.run_in(lab, seed)), describe(Run())
-        shaping = {name: v for name, v in run.items() if name not in NOT_IN_KEYS and v != usual.get(name)}
+        run, default = describe(self.run_in(lab, seed)), describe(Run())
+        shaping = {name: v for name, v in run.items() if name not in NOT_IN_KEYS and v != default.get(name)}
         return {"run": shaping, "corpus": sha256(self.text(lab))}
 
     def source(self, lab: Lab, seed: int) -> str:
         """Train it, resume an earlier try, or find it done."""
         run = self.run_in(lab, seed)
         # Below the paper's scale it is evaluated once, after training; a tracked run is evaluated as it trains.
-        judged = not lab.scale.own_encoder or bool(run.track_geometry)
-        return lab.train(self.key(lab, seed), run, dev=lab.dev if judged else None)
+        evaluated = not lab.scale.own_encoder or bool(run.track_geometry)
+        return lab.train(self.key(lab, seed), run, dev=lab.dev if evaluated else None)
 
     def _scaled(self, scale: Scale, *, encoder: str | None, seed: int, device: str) -> Run:
         return scale_run(self.run, scale, encoder=encoder, seed=seed, device=device, keeps_batch=self.keeps_batch)

@@ -211,7 +211,7 @@ def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int, *,
     """Measure a model, or find that it was measured before."""
     name = row.measure or recipe.measure
     key = key_of(
-        {"subject": model.key(lab, seed), "measure": name, "data": str(lab.data), "judged": lab.scale.judged_rows}
+        {"subject": model.key(lab, seed), "measure": name, "data": str(lab.data), "judged": lab.scale.evaluated_rows}
     )
     with lab.store.locked(key, wait=wait):
         known = lab.store.read_score(key)

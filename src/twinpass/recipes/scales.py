@@ -21,7 +21,7 @@ ROBERTA, ROBERTA_LARGE = "roberta-base", "roberta-large"
 GPU_CHUNKED_ABOVE, GPU_CHUNK = 128, 8192
 EPOCHS = {"infersent": 20}  # at most; the other baselines train for one
 # CT's authors' code: ten rounds of 500 batches, each followed by an evaluation on STS-B dev.
-CT_STEPS, CT_LOOKS = 5_000, 500
+CT_STEPS, CT_EVAL_EVERY = 5_000, 500
 SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale: its own 512 need documents of 2,048 tokens
 CHUNKED_ABOVE, CHUNK = 64, 4096  # rows above which a batch is encoded in chunks, and tokens per chunk
 
@@ -36,7 +36,7 @@ class Scale:
     batch_size: int | None = None  # at most
     rows: int | None = None  # of each training corpus
     fitting_sentences: int | None = None  # NLI sentences that a layer is fitted to
-    judged_rows: int | None = None  # of each part of an evaluation task, and of the dev set
+    evaluated_rows: int | None = None  # of each part of an evaluation task, and of the dev set
     transfer_protocol: str = "full"
     captions: int | None = None  # that Table 8 searches
     lstm_width: int = 2048  # of InferSent's BiLSTM, each direction
@@ -111,7 +111,7 @@ SMOKE = SCALES.add(
         batch_size=8,
         rows=64,
         fitting_sentences=120,
-        judged_rows=60,
+        evaluated_rows=60,
         captions=200,
         transfer_protocol="fast",
         lstm_width=8,
@@ -143,7 +143,7 @@ def scale_baseline(run: BaselineRun, scale: Scale) -> BaselineRun:
     """Return a baseline's run at a scale: as many rows as SimCSE sees there, in the baseline's own batches."""
     run = replace(run, epochs=EPOCHS.get(run.baseline, 1))
     if not scale.own_encoder:
-        return replace(run, steps=CT_STEPS, eval_every=CT_LOOKS) if run.baseline == "ct" else run
+        return replace(run, steps=CT_STEPS, eval_every=CT_EVAL_EVERY) if run.baseline == "ct" else run
     seen = (scale.steps or 1) * (scale.batch_size or 1)
     run = replace(run, steps=max(2, seen // run.filled().batch_size))
     if run.baseline == "infersent":

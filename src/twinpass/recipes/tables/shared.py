@@ -105,6 +105,6 @@ def with_mlm(simcse: Trained) -> Trained:
 
 
 def printed(table: str, *rows: Row) -> tuple[Row, ...]:
-    """Return rows with the numbers that a table prints, in whose order they stand."""
+    """Return rows with the numbers that a table prints; they are in its order."""
     numbers = [row.values for row in PUBLISHED if row.table == table]
     return tuple(replace(row, paper=tuple(values)) for row, values in zip(rows, numbers, strict=True))

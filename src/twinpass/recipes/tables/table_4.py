@@ -1,7 +1,7 @@
 """Table 4: labelled data sets as positive pairs.
 
 "Sample" takes as many pairs of each as QQP has, 134k. Below the paper's scale every row sees equally many pairs, so one
-run stands in both columns.
+run fills both columns.
 """
 
 from dataclasses import replace

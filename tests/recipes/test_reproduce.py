@@ -32,7 +32,7 @@ from twinpass.recipes.recipe import (
     unsupervised,
 )  # fmt: skip
 from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, order_agreement, ours, write_report
-from twinpass.recipes.reproduce import estimate, list_recipes, reproduce, run_recipe, seeds_of
+from twinpass.recipes.reproduce import estimate, list_recipes, reproduce, run_recipe
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE
 from twinpass.recipes.smoke_data import make_data
 from twinpass.recipes.store import Store, key_of
@@ -266,12 +266,19 @@ def test_the_papers_scale_trains_in_half_precision_where_a_gpu_has_it(lab, monke
     assert unsupervised().run_in(lab, 1).precision == "fp32"
 
 
-def test_seeds_are_spent_where_something_is_drawn():
+def test_seeds_are_spent_where_something_is_drawn(lab, monkeypatch):
     raw = Raw(pooler="avg")
-    assert seeds_of(raw, [1, 2, 3]) == [1]
-    assert seeds_of(Fitted(of=raw, layer="whitening", on="nli"), [1, 2, 3]) == [1]
-    assert seeds_of(Fitted(of=raw, layer="flow", on="nli"), [1, 2, 3]) == [1, 2, 3]
-    assert seeds_of(Fitted(of=unsupervised(), layer="whitening", on="nli"), [1, 2]) == [1, 2]
+    models = {
+        "raw": raw,
+        "whitening": Fitted(of=raw, layer="whitening", on="nli"),
+        "flow": Fitted(of=raw, layer="flow", on="nli"),
+        "trained": Fitted(of=unsupervised(), layer="whitening", on="nli"),
+    }
+    monkeypatch.setitem(MEASURES._entries, "sts", lambda lab, model, seed: Found({"avg": float(seed)}))
+    rows = tuple(one_model(name, name, model) for name, model in models.items())
+    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1, 2, 3])
+    seeds = {row.row.key: row.cells["avg"].ours for row in outcome.rows}
+    assert seeds == {"raw": (1,), "whitening": (1,), "flow": (1, 2, 3), "trained": (1, 2, 3)}
 
 
 def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
@@ -455,7 +462,7 @@ def test_another_scale_or_data_folder_finds_no_rows_of_this_one(lab, tmp_path):
 def test_a_model_may_be_judged_under_another_pooler(lab):
     trained = Baseline(baseline="sbert", corpus="nli-labelled")
     pooled = Pooled(of=trained, pooler="avg_first_last")
-    assert pooled.key(lab, 1) != trained.key(lab, 1) and seeds_of(pooled, [1, 2]) == [1, 2]
+    assert pooled.key(lab, 1) != trained.key(lab, 1) and pooled.is_random
     own, other = (subject.open(lab, 1).encode(["the cat sits"]) for subject in (trained, pooled))
     assert own.shape == other.shape and abs(own - other).max() > 1e-3
 

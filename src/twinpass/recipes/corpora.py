@@ -69,8 +69,8 @@ class Corpora:
         """Return the same text with at most this many rows of each corpus."""
         if rows == self.rows:
             return self
-        folder = self.prepared / ("all-rows" if rows is None else f"{rows}-rows")
-        other = Corpora(self.data, folder, rows=rows, log=self.log)
+        name = "all-rows" if rows is None else f"{rows}-rows"
+        other = Corpora(self.data, self.prepared / name, rows=rows, log=self.log)
         other._nli = self._nli  # files that were read once serve every size
         return other
 
@@ -158,16 +158,9 @@ class Material:
     read_nli: Callable[[Sequence[Path]], NLI]
     skipped: Counter[str] = field(default_factory=Counter)
 
-    def read(
-        self,
-        source: str | Path,
-        *,
-        columns: Sequence[str] | None = None,
-        score: str | None = None,
-        header: bool | None = None,
-    ) -> Iterator[Row]:
-        """Yield the good rows of a file; bad ones are counted at its end."""
-        corpus = open_corpus(source, columns=columns, score=score, header=header, skip_bad_rows=True)
+    def read(self, *columns: str, form: str = "", **options: Any) -> Iterator[Row]:
+        """Yield the good rows of the first file, with the options of `open_corpus`; bad ones are counted at its end."""
+        corpus = open_corpus(f"{form}{self.files[0]}", columns=columns or None, skip_bad_rows=True, **options)
         yield from corpus
         self.skipped.update(corpus.bad_reasons)
 
@@ -178,7 +171,7 @@ class Material:
             self.skipped.update(file.skipped)
         return nli
 
-    def sample(self, rows: Sequence[Texts]) -> list[Texts]:
+    def sample(self, rows: Iterable[Texts]) -> list[Texts]:
         """Keep at most `self.rows` rows, the same ones every time, in order."""
         return sample_rows(list(rows), self.rows, SEED)
 
@@ -208,13 +201,13 @@ class Corpus:
 
 
 def _sentences(material: Material) -> list[Texts]:
-    return material.sample([row.texts for row in _lines(material)])
+    return material.sample(row.texts for row in material.read("0"))
 
 
 def _consecutive(material: Material) -> Iterator[Texts]:
     """Yield sentences in the order of their documents, a blank line between two; a smaller corpus is a prefix."""
     before: Row | None = None
-    for number, row in enumerate(_lines(material)):
+    for number, row in enumerate(material.read("0")):
         if material.rows is not None and number >= material.rows:
             continue  # read on: bad rows are counted over the whole file
         if before is not None and not adjoin(before, row):
@@ -223,44 +216,37 @@ def _consecutive(material: Material) -> Iterator[Texts]:
         before = row
 
 
-def _lines(material: Material) -> Iterator[Row]:
-    (path,) = material.files
-    return material.read(path, columns=["0"])
-
-
 def _released_triplets(material: Material) -> list[Texts]:
     """Return the triplets that the authors released if they are there, else triplets made from the same text."""
-    path = material.files[0]
-    if path.name != RELEASED_TRIPLETS:
+    if material.files[0].name != RELEASED_TRIPLETS:
         return _triplets(material, negatives="contradiction")
-    return material.sample([row.texts for row in material.read(path, columns=TRIPLET)])
+    return material.sample(row.texts for row in material.read(*TRIPLET))
 
 
 def _triplets(material: Material, *, negatives: str) -> list[Texts]:
-    return material.sample([*material.nli().triplets(negatives=negatives, seed=SEED)])
+    return material.sample(material.nli().triplets(negatives=negatives, seed=SEED))
 
 
 def _nli_pairs(material: Material, *, label: str) -> list[Texts]:
-    return material.sample([*material.nli().pairs(label)])
+    return material.sample(material.nli().pairs(label))
 
 
 def _nli_sentences(material: Material) -> list[Texts]:
     """Return distinct sentences of the NLI text, of all labels equally."""
     pairs = material.nli().pairs("all", sample=material.rows, seed=SEED)
-    return material.sample([(text,) for text in dict.fromkeys(text for pair in pairs for text in pair)])
+    return material.sample((text,) for text in dict.fromkeys(text for pair in pairs for text in pair))
 
 
 def _labelled(material: Material) -> list[Texts]:
     """Return premise, hypothesis and label, for the softmax objective."""
     nli = material.nli()
     labels = ("entailment", "neutral", "contradiction")
-    return material.sample([(*pair, label) for label in labels for pair in nli.pairs(label)])
+    return material.sample((*pair, label) for label in labels for pair in nli.pairs(label))
 
 
 def _questions(material: Material) -> list[Texts]:
-    (path,) = material.files
-    rows = material.read(path, columns=["question1", "question2"], score="is_duplicate")
-    return material.sample([tuple(map(unquote, row.texts)) for row in rows if row.score == 1])
+    rows = material.read("question1", "question2", score="is_duplicate")
+    return material.sample(tuple(map(unquote, row.texts)) for row in rows if row.score == 1)
 
 
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
@@ -276,8 +262,8 @@ def unquote(field: str) -> str:
 
 def _caption_pairs(material: Material) -> list[Texts]:
     """Return every two captions of every image: ten pairs for five captions."""
-    (path,) = material.files
-    return material.sample([pair for captions in read_captions(path).values() for pair in combinations(captions, 2)])
+    images = read_captions(material.files[0]).values()
+    return material.sample(pair for captions in images for pair in combinations(captions, 2))
 
 
 def read_captions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
@@ -308,12 +294,10 @@ def read_captions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 
 def _paraphrases(material: Material) -> list[Texts]:
-    (path,) = material.files
-    if path.name == RELEASED_PARAPHRASES:  # two tab-separated columns without a header, whatever its suffix
-        rows = material.read(f"tsv:{path}", columns=["0", "1"], header=False)
-    else:
-        rows = material.read(path)
-    return material.sample([row.texts for row in rows])
+    # The released file has two tab-separated columns without a header, whatever its suffix.
+    released = material.files[0].name == RELEASED_PARAPHRASES
+    rows = material.read("0", "1", form="tsv:", header=False) if released else material.read()
+    return material.sample(row.texts for row in rows)
 
 
 CORPORA: Registry[Corpus] = Registry("corpus")

@@ -176,7 +176,8 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: 
             outcome.note = "only at the paper's scale: another encoder"
             continue
         try:
-            measured = [_measure(recipe, row, model, lab, seed, wait=wait) for seed in seeds_of(model, seeds)]
+            used = seeds if model.is_random else seeds[:1]
+            measured = [_measure(recipe, row, model, lab, seed, wait=wait) for seed in used]
         except OutputError:
             raise
         except TwinpassError as error:  # text or a model that is not here, or a run that failed
@@ -191,11 +192,6 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: 
         paper = recipe.published(row, column)
         outcome.cells[column] = Cell(ours=tuple(found.get(column, ())), paper=paper)
     return outcome
-
-
-def seeds_of(model: ModelSpec, seeds: Sequence[int]) -> Sequence[int]:
-    """Return the seeds that make a difference to a model."""
-    return seeds if model.is_random else seeds[:1]
 
 
 def _by_column(recipe: Recipe, row: Row, column: str, values: dict[str, float]) -> dict[str, float]:

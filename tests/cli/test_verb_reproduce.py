@@ -24,6 +24,7 @@ def test_without_a_name_it_lists_all_with_their_cost(run):
         (["table-3", "--data", "nowhere"], "nowhere"),
         (["table-3", "--data", "."], "--encoder"),
         (["table-3", "--data", ".", "--encoder", "./nowhere"], "nowhere"),
+        (["table-3", "--scale", "paper", "--data", ".", "--encoder", "./nowhere"], "under their hub names"),
     ],
 )
 def test_mistakes_are_explained(run, arguments, says, tmp_path):

@@ -13,7 +13,7 @@ from tests.tiny import WORDS, make_checkpoint
 from twinpass.analysis.analyze import analyze
 from twinpass.analysis.models import parse_variants
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.postprocess import fit_whitening, whiten
+from twinpass.encoder.layers import fit_whitening, whiten
 from twinpass.errors import ConfigError, ModelError
 from twinpass.vectors import unit
 

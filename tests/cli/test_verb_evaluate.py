@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from twinpass.evaluation.tasks import TASKS
-from twinpass.recipes.made_up_tasks import WORDS, write_task
+from twinpass.recipes.smoke_data import WORDS, write_task
 
 
 @pytest.fixture(autouse=True)

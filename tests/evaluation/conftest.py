@@ -8,7 +8,7 @@ import pytest
 from twinpass.encoder.any_model import Model
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.tasks import GROUPS, TASKS
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 
 def letters(texts):

@@ -6,7 +6,7 @@ from twinpass.errors import InputError
 from twinpass.evaluation.compare import SAME, compare
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.tasks import TASKS
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

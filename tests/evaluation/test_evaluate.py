@@ -12,7 +12,7 @@ from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import ConfigError, OutputError
 from twinpass.evaluation.evaluate import Settings, evaluate, make_jobs, split_names, task_texts
 from twinpass.evaluation.tasks import GROUPS, TASKS
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

@@ -10,7 +10,7 @@ from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell, pap
 from twinpass.evaluation.reading import read_task
 from twinpass.evaluation.sts import bin_shares, regress, score_sts
 from twinpass.evaluation.tasks import TASKS
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

@@ -5,7 +5,7 @@ import pytest
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.reading import SHA256, read_task
 from twinpass.evaluation.tasks import TASKS, choose, list_tasks
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 

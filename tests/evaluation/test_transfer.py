@@ -11,7 +11,7 @@ from twinpass.evaluation.protocols import FAST
 from twinpass.evaluation.reading import Data, Rows, read_task
 from twinpass.evaluation.tasks import TASKS
 from twinpass.evaluation.transfer import score_transfer
-from twinpass.recipes.made_up_tasks import write_task
+from twinpass.recipes.smoke_data import write_task
 
 QUICK = dataclasses.replace(FAST, folds=2, max_epochs=3, l2=(1e-5, 1e-3))
 

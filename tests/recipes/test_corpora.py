@@ -1,4 +1,4 @@
-"""Corpora of released files: read as they are released, renewed where they change, and told of in the report."""
+"""Corpora of released files: read as they are released, made again where they change, and named in the report."""
 
 import dataclasses
 import json
@@ -8,16 +8,23 @@ import shutil
 import pytest
 
 from twinpass.errors import InputError
-from twinpass.recipes.accounts import account_for, say
-from twinpass.recipes.corpora import Corpora
+from twinpass.recipes.corpora import CORPORA, PAIR, Corpora, describe_text, read_captions, unquote, write_rows
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.makers import CORPORA, PAIR, unquote, write_rows
-from twinpass.recipes.measures import MEASURES
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.report import notes, to_document
-from twinpass.recipes.reproduce import Outcome
-from twinpass.recipes.scales import PAPER, SMOKE
-from twinpass.recipes.subjects import ROBERTA, Baseline, Fitted, Raw, Trained, Words, supervised, unsupervised
+from twinpass.recipes.measures import MEASURES, captions
+from twinpass.recipes.recipe import (
+    Baseline,
+    Fitted,
+    Raw,
+    Recipe,
+    Trained,
+    Words,
+    one_model,
+    supervised,
+    unsupervised,
+)  # fmt: skip
+from twinpass.recipes.report import Outcome
+from twinpass.recipes.reproduce import text_facts
+from twinpass.recipes.scales import PAPER, ROBERTA, SMOKE
 from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
@@ -26,16 +33,16 @@ NEXT = unsupervised("wiki-documents", positive="next:1", view="pairs")
 
 
 @pytest.fixture
-def data(made_up, tmp_path):
-    """A copy of the made-up data, to be changed."""
-    return shutil.copytree(made_up[0], tmp_path / "data")
+def data(smoke_data, tmp_path):
+    """A copy of the generated data, to be changed."""
+    return shutil.copytree(smoke_data[0], tmp_path / "data")
 
 
 @pytest.fixture
-def make_lab(made_up, data, tmp_path):
+def make_lab(smoke_data, data, tmp_path):
     def make(**fields):
         usual = {"scale": SMOKE, "data": data, "output": tmp_path / "out", "device": "cpu"}
-        return Lab(**(usual | {"encoder": str(made_up[1])} | fields))
+        return Lab(**(usual | {"encoder": str(smoke_data[1])} | fields))
 
     return make
 
@@ -59,15 +66,15 @@ def test_the_released_paraphrases_are_two_columns_without_a_header(tmp_path):
     write(tmp_path / "para-nmt-5m-processed.txt", 'so , "yes" .\tyes .', "one column", "\tempty", "a b\tb a")
     corpora = whole(tmp_path)
     assert rows_of(corpora.prepare("paranmt")) == [['so , "yes" .', "yes ."], ["a b", "b a"]]
-    left_out = corpora.account("paranmt")["left_out"]
-    assert left_out == {"wrong number of columns": 1, "empty field": 1}
+    skipped = corpora.facts("paranmt")["skipped"]
+    assert skipped == {"wrong number of columns": 1, "empty field": 1}
 
 
 def test_a_corpus_of_pairs_takes_no_row_of_another_width(tmp_path):
-    with pytest.raises(InputError, match=r"1 text\(s\), and 2 are wanted"):
+    with pytest.raises(InputError, match=r"expected 2 texts \(sent0, sent1\), got 1"):
         write_rows(tmp_path / "x.jsonl", [("a", "b"), ("a b",)], PAIR)
     write(tmp_path / "pairs" / "paranmt_6k.tsv", "only one column", "of text")
-    with pytest.raises(InputError, match="2 are wanted"):
+    with pytest.raises(InputError, match="expected 2 texts"):
         whole(tmp_path).prepare("paranmt")
     assert not [*(tmp_path / "prepared").iterdir()], "nothing is left half-written"
 
@@ -78,30 +85,30 @@ def test_documents_apart_by_a_blank_line_can_be_trained_on(make_lab, data, gap):
     write(data / "wiki.txt", *lines[:20], gap, *lines[20:])
     lab = make_lab()
     assert "\n\n" in lab.corpora.prepare("wiki-documents").read_text()
-    for subject in (NEXT, DECLUTR):
-        assert lab.model(subject, 1).encode(["the cat sits"]).shape == (1, 16)
+    for model in (NEXT, DECLUTR):
+        assert model.open(lab, 1).encode(["the cat sits"]).shape == (1, 16)
 
 
 def test_how_rows_are_skipped_is_no_part_of_a_key(make_lab, monkeypatch):
     """The corpus's content is in the key, so reading it the strict way could only fail."""
     lab = make_lab()
-    keys = [lab.key(subject, 1) for subject in (NEXT, DECLUTR)]
-    strict = dataclasses.replace(CORPORA["wiki-documents"], parted=False)
+    keys = [model.key(lab, 1) for model in (NEXT, DECLUTR)]
+    strict = dataclasses.replace(CORPORA["wiki-documents"], blank_lines=False)
     monkeypatch.setitem(CORPORA._entries, "wiki-documents", strict)
-    assert [lab.key(subject, 1) for subject in (NEXT, DECLUTR)] == keys
+    assert [model.key(lab, 1) for model in (NEXT, DECLUTR)] == keys
 
 
-def test_released_triplets_with_an_empty_field_are_left_out_and_counted(tmp_path):
+def test_released_triplets_with_an_empty_field_are_skipped_and_counted(tmp_path):
     said = []
     write(tmp_path / "nli_for_simcse.csv", "sent0,sent1,hard_neg", "a,b,c", "d,,f", '"g, h",i,j')
     corpora = whole(tmp_path, log=said.append)
     assert rows_of(corpora.prepare("nli-triplets")) == [["a", "b", "c"], ["g, h", "i", "j"]]
-    assert said == ["  prepared nli-triplets: 2 rows of nli_for_simcse.csv; left out 1 (empty field)"]
+    assert said == ["  prepared nli-triplets: 2 rows of nli_for_simcse.csv; skipped 1 (empty field)"]
     corpora.prepare("nli-triplets")
     assert len(said) == 1, "it is prepared once"
 
 
-def test_a_corpus_is_prepared_anew_where_its_sources_change(data, tmp_path):
+def test_a_corpus_is_prepared_again_where_its_sources_change(data, tmp_path):
     corpora = Corpora(data, tmp_path / "prepared", rows=50)
     made, wiki = corpora.prepare("nli-triplets"), corpora.prepare("wiki")
     write(data / "nli_for_simcse.csv", "sent0,sent1,hard_neg", "a,b,c")
@@ -122,14 +129,14 @@ def test_nli_text_that_changed_is_read_again(data, tmp_path):
     assert corpora.prepare("nli-sentences").read_text("utf-8").splitlines() == ["a man", "a person"]
 
 
-def test_a_corpus_without_its_account_is_made_again(data, tmp_path):
+def test_a_corpus_without_its_facts_is_made_again(data, tmp_path):
     """A process that was killed between the two files."""
     corpora = Corpora(data, tmp_path / "prepared", rows=50)
     path = corpora.prepare("wiki")
-    known = corpora.account("wiki")
-    path.with_suffix(".json").unlink()
-    assert corpora.account("wiki") is None
-    assert corpora.prepare("wiki") == path and corpora.account("wiki") == known
+    known = corpora.facts("wiki")
+    path.with_suffix(".facts.json").unlink()
+    assert corpora.facts("wiki") is None
+    assert corpora.prepare("wiki") == path and corpora.facts("wiki") == known
 
 
 def test_glues_questions_come_before_quoras(tmp_path):
@@ -146,11 +153,7 @@ def test_glues_questions_come_before_quoras(tmp_path):
     ]
     write(tmp_path / "QQP" / "train.tsv", header, *lines)
     assert rows_of(corpora.prepare("qqp")) == [['What is "it"?', 'Say "it"'], ['"Yes" or "no"', '"Stray']]
-    assert corpora.account("qqp") == {
-        "sources": ["QQP/train.tsv"],
-        "rows": 2,
-        "left_out": {"wrong number of columns": 2},
-    }
+    assert corpora.facts("qqp") == {"sources": ["QQP/train.tsv"], "rows": 2, "skipped": {"wrong number of columns": 2}}
 
 
 def test_a_field_is_unquoted_as_the_csv_module_does():
@@ -163,12 +166,12 @@ def test_a_field_is_unquoted_as_the_csv_module_does():
         assert unquote(quoted.getvalue()) == text
 
 
-def test_bad_rows_are_counted_over_the_whole_file_however_few_are_wanted(tmp_path):
+def test_bad_rows_are_counted_over_the_whole_file_however_few_are_kept(tmp_path):
     write(tmp_path / "wiki.txt", "a", "", "b", "c", "  ", "d")
     corpora = Corpora(tmp_path, tmp_path / "prepared", rows=2)
     for name in ("wiki", "wiki-documents"):
         corpora.prepare(name)
-        assert corpora.account(name) == {"sources": ["wiki.txt"], "rows": 2, "left_out": {"blank line": 2}}
+        assert corpora.facts(name) == {"sources": ["wiki.txt"], "rows": 2, "skipped": {"blank line": 2}}
 
 
 def tokenised(text):
@@ -179,9 +182,9 @@ def tokenised(text):
 def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch):
     """An encoder to which the paper's captions lie nearest counts all six, and never the query itself."""
     answers = [text for query in QUERIES for text in PAPER_ANSWERS[query]["simcse"]]
-    captions = [*map(tokenised, [*QUERIES, *answers]), "Something else .", "Another thing ."]
+    texts = [*map(tokenised, [*QUERIES, *answers]), "Something else .", "Another thing ."]
     (data / "flickr30k_captions.tsv").unlink()
-    write(data / "results_20130124.token", *(f"{place}.jpg#0\t{text}" for place, text in enumerate(captions)))
+    write(data / "results_20130124.token", *(f"{place}.jpg#0\t{text}" for place, text in enumerate(texts)))
 
     def encode(texts):
         import numpy as np
@@ -195,20 +198,18 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
 
     from twinpass.encoder.any_model import Model
 
-    monkeypatch.setattr(Lab, "model", lambda *_, **__: Model("toy", encode))
+    monkeypatch.setattr(Trained, "open", lambda *_, **__: Model("toy", encode))
     found = MEASURES["retrieval"](make_lab(), supervised(), 1)
     assert found.values == {"shared": 6.0}
     assert not {each["text"] for answers in found.more.values() for each in answers} & {*map(tokenised, QUERIES)}
 
 
-def recipe_of(*subjects, measure="stsb-dev"):
-    rows = tuple(one_subject(str(place), str(place), subject) for place, subject in enumerate(subjects))
-    return Recipe(
-        name="table-0", title="", measure=measure, columns={"stsb": "STS-B"}, rows=rows, paper={}, protocol="dev"
-    )
+def recipe_of(*models, measure="stsb-dev"):
+    rows = tuple(one_model(str(place), str(place), model) for place, model in enumerate(models))
+    return Recipe(name="table-0", title="", measure=measure, columns={"stsb": "STS-B"}, rows=rows, protocol="dev")
 
 
-def test_an_account_names_every_text_that_a_recipe_used(make_lab):
+def test_the_facts_name_every_text_that_a_recipe_used(make_lab):
     lab = make_lab()
     sample = Trained(run=unsupervised().run, corpus="qqp", most=10)
     layer = Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli")
@@ -218,15 +219,15 @@ def test_an_account_names_every_text_that_a_recipe_used(make_lab):
     lab.corpora.prepare("wiki-documents")
     lab.corpora.prepare("paranmt")
     lab.corpora.sized(SMOKE.fitting_sentences).prepare("nli-sentences")
-    found = account_for(recipe, lab.corpora, SMOKE)
-    assert [say(name, account) for name, account in found.items()] == [
+    found = text_facts(recipe, lab)
+    assert [describe_text(name, facts) for name, facts in found.items()] == [
         "qqp, at most 10: 10 rows of pairs/qqp_6k.tsv",
         "nli-sentences, at most 120: 120 rows of nli_pairs.tsv",
         "wiki-documents: 64 rows of wiki.txt",
         "glove: glove.txt",
     ]
-    captions = account_for(recipe_of(Raw(pooler="avg"), measure="retrieval"), lab.corpora, SMOKE)
-    assert captions["flickr"]["sources"] == ["flickr30k_captions.tsv"]
+    searched = text_facts(recipe_of(Raw(pooler="avg"), measure="retrieval"), lab)
+    assert searched["flickr"]["sources"] == ["flickr30k_captions.tsv"]
 
 
 def test_a_stand_in_is_seen_in_the_report(make_lab):
@@ -234,22 +235,50 @@ def test_a_stand_in_is_seen_in_the_report(make_lab):
     lab = make_lab(scale=PAPER, encoder=None)
     lab.corpora.prepare("qqp")
     recipe = recipe_of(unsupervised("qqp"))
-    facts = {"corpora": account_for(recipe, lab.corpora, PAPER)}
+    facts = {"corpora": text_facts(recipe, lab)}
     outcome = Outcome(recipe=recipe, scale="paper", encoder=None, seeds=(1,), rows=[], facts=facts)
     rows = len(rows_of(lab.corpora.prepare("qqp")))
-    assert f"text qqp: {rows} rows of pairs/qqp_6k.tsv" in notes(outcome)
-    account = {"sources": ["pairs/qqp_6k.tsv"], "rows": rows, "left_out": {}}
-    assert to_document(outcome)["corpora"] == {"qqp": account}
+    assert f"text qqp: {rows} rows of pairs/qqp_6k.tsv" in outcome.notes()
+    found = {"sources": ["pairs/qqp_6k.tsv"], "rows": rows, "skipped": {}}
+    assert outcome.to_dict()["corpora"] == {"qqp": found}
 
 
-def test_what_was_left_out_is_said_by_reason():
-    account = {"sources": ["a", "b"], "rows": 1234, "left_out": {"blank line": 2, "no gold label": 1785}}
-    assert say("nli", account) == "nli: 1,234 rows of a and b; left out 2 (blank line), 1,785 (no gold label)"
+def test_skipped_rows_are_counted_by_reason():
+    facts = {"sources": ["a", "b"], "rows": 1234, "skipped": {"blank line": 2, "no gold label": 1785}}
+    assert describe_text("nli", facts) == "nli: 1,234 rows of a and b; skipped 2 (blank line), 1,785 (no gold label)"
 
 
 def test_captions_that_the_papers_models_found_are_among_the_first(make_lab, data):
     found = "The dogs run in the green field ."  # as released, in tokens
     lines = [f"{n}.jpg#0\tcaption number {n} ." for n in range(300)]
     write(data / "flickr30k_captions.tsv", *lines, f"300.jpg#0\t{found}")
-    captions = make_lab().captions()
-    assert captions[:2] == [found, "caption number 0 ."] and len(captions) == SMOKE.captions == 200
+    searched = list(captions(make_lab()))
+    assert searched[:2] == [found, "caption number 0 ."] and len(searched) == SMOKE.captions == 200
+
+
+CAPTIONS = {"1.jpg": ["A man.", "Someone.", "A person."], "2.jpg": ["A dog.", "A pet."]}
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_any_two_captions_of_an_image_are_a_pair(released, tmp_path):
+    path = tmp_path / "results_20130124.token"
+    if released:
+        lines = [f"{image}#{n}\t{text}" for image, texts in CAPTIONS.items() for n, text in enumerate(texts)]
+    else:
+        rows = [("train", image, *texts, *[""] * (3 - len(texts))) for image, texts in CAPTIONS.items()]
+        lines = ["\t".join(row) for row in [("split", "image", "cap1", "cap2", "cap3"), *rows]]
+    path.write_text("\n".join(lines) + "\n")
+    assert read_captions(path) == CAPTIONS
+    pairs = [["A man.", "Someone."], ["A man.", "A person."], ["Someone.", "A person."], ["A dog.", "A pet."]]
+    assert rows_of(whole(tmp_path).prepare("flickr")) == pairs
+    some = rows_of(whole(tmp_path).prepare("flickr", most=2))
+    assert len(some) == 2 and some == [pair for pair in pairs if pair in some]
+
+
+def test_a_caption_file_that_is_none_is_refused(tmp_path):
+    (tmp_path / "a.token").write_text("1.jpg#0\tA man.\nno tab here\n")
+    with pytest.raises(InputError, match=r"a\.token:2: too few columns.*Expected an image, a tab and a caption"):
+        read_captions(tmp_path / "a.token")
+    (tmp_path / "b.tsv").write_text("image\tcomment\n1.jpg\tA man.\n")
+    with pytest.raises(InputError, match="no column of captions"):
+        read_captions(tmp_path / "b.tsv")

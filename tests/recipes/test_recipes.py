@@ -5,9 +5,8 @@ import pytest
 from twinpass.evaluation.published import PUBLISHED
 from twinpass.recipes.corpora import CORPORA, FILES
 from twinpass.recipes.measures import MEASURES
-from twinpass.recipes.recipe import ALL
+from twinpass.recipes.recipe import ALL, Baseline, Fitted, Trained, Training
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
-from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Trained, Words, encoder_of
 from twinpass.recipes.tables import load_recipes
 from twinpass.training.baselines import BASELINES
 
@@ -19,25 +18,18 @@ NAMES = [
 ]
 
 
-def inner(subject):
-    """The subject and every subject inside it."""
-    while subject is not None:
-        yield subject
-        subject = subject.of if isinstance(subject, (Fitted, Pooled)) else getattr(subject, "start", None)
-
-
 def test_every_table_and_figure_of_the_paper_is_there():
     assert list(RECIPES) == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_rows_and_the_papers_numbers_share_their_keys(name):
+def test_rows_have_keys_of_their_own_and_the_papers_numbers(name):
     recipe = RECIPES[name]
     keys = [row.key for row in recipe.rows]
     assert len(set(keys)) == len(keys)
-    if recipe.paper:
-        assert set(recipe.paper) == set(keys)
-    assert all(len(numbers) == len(recipe.columns) for numbers in recipe.paper.values())
+    assert all(len(row.paper) in (0, len(recipe.columns)) for row in recipe.rows)
+    without = {row.key for row in recipe.rows if not row.paper}
+    assert not recipe.has_numbers or without <= {"bert"}, "only Table C.1 has a row that the paper does not"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,16 +37,15 @@ def test_a_row_names_what_exists(name):
     recipe = RECIPES[name]
     for row in recipe.rows:
         assert (row.measure or recipe.measure) in MEASURES
-        assert set(row.subjects) <= {ALL, *recipe.columns}
-        assert row.subjects or (row.source and row.why_quoted), "a row without a subject says whom it quotes"
-        for subject in row.subjects.values():
-            for each in inner(subject):
-                if isinstance(each, (Trained, Baseline)):
+        assert set(row.models) <= {ALL, *recipe.columns}
+        assert row.models or (row.source and row.why_quoted), "a row without a model says whom it quotes"
+        for model in row.models.values():
+            for each in model.parts():
+                assert set(each.files) <= set(FILES)
+                if isinstance(each, Training):
                     assert each.corpus in CORPORA
                 if isinstance(each, Baseline):
                     assert each.baseline in BASELINES
-                if isinstance(each, Words):
-                    assert each.vectors in FILES
                 if isinstance(each, Trained):
                     each.run.replace(data="x", output="y").check()
 
@@ -66,7 +57,7 @@ def test_keys_of_the_big_tables_follow_the_published_rows(recipe, table):
     """A row's label and the published row under its key speak of one model."""
     published = [row for row in PUBLISHED if row.table == table]
     rows = RECIPES[recipe].rows
-    assert [RECIPES[recipe].paper[row.key] for row in rows] == [row.values for row in published]
+    assert [row.paper for row in rows] == [row.values for row in published]
     for row, printed in zip(rows, published, strict=True):
         assert row.source == printed.source
         if printed.training:
@@ -74,7 +65,7 @@ def test_keys_of_the_big_tables_follow_the_published_rows(recipe, table):
 
 
 def test_numbers_of_table_c1_stand_by_their_rows():
-    paper = RECIPES["table-c1"].paper
+    paper = {row.key: row.paper for row in RECIPES["table-c1"].rows}
     assert paper["bert-flow-nli"][-1] == 66.55
     assert paper["bert-whitening-target"][-1] == 64.26
     assert paper["sbert-flow-target"][-1] == 75.48
@@ -82,9 +73,9 @@ def test_numbers_of_table_c1_stand_by_their_rows():
 
 
 def test_the_papers_own_scale_is_table_a1s():
-    presets = {row.key: next(iter(row.subjects.values())).run for row in RECIPES["table-a1"].rows}
-    for key, (batch, rate) in RECIPES["table-a1"].paper.items():
-        assert (presets[key].batch_size, presets[key].learning_rate) == (batch, rate)
+    for row in RECIPES["table-a1"].rows:
+        run = row.models[ALL].run
+        assert (run.batch_size, run.learning_rate) == row.paper
 
 
 def test_the_default_row_of_every_ablation_is_one_run():
@@ -100,30 +91,30 @@ def test_the_default_row_of_every_ablation_is_one_run():
     found = set()
     for name, (key, column) in places.items():
         row = next(row for row in RECIPES[name].rows if row.key == key)
-        found.add(row.subjects[column])
+        found.add(row.models[column])
     assert len(found) == 1
 
 
 def test_a_scale_changes_size_and_nothing_else():
-    run = next(iter(RECIPES["table-7"].rows[1].subjects.values())).run
+    run = next(iter(RECIPES["table-7"].rows[1].models.values())).run
     small = scale_run(run, SMALL, encoder="mine", seed=7, device="cpu")
     assert (small.model, small.steps, small.batch_size, small.seed) == ("mine", 30, 64, 7)
     assert (small.hard_negative_weight, small.temperature, small.learning_rate) == (0.5, 0.05, 5e-5)
     paper = scale_run(run, PAPER, encoder=None, seed=42, device="auto")
     assert paper == run.replace(seed=42, chunk_tokens=8192) and paper.batch_size == 512
-    unsupervised = next(iter(RECIPES["table-3"].rows[0].subjects.values())).run
+    unsupervised = next(iter(RECIPES["table-3"].rows[0].models.values())).run
     assert scale_run(unsupervised, PAPER, encoder=None, seed=42, device="auto") == unsupervised.replace(seed=42)
 
 
 def test_a_kept_batch_takes_fewer_steps():
-    run = next(iter(RECIPES["table-1"].rows[0].subjects.values())).run.replace(batch_size=512)
+    run = next(iter(RECIPES["table-1"].rows[0].models.values())).run.replace(batch_size=512)
     small = scale_run(run, SMALL, encoder="mine", seed=7, device="cpu", keeps_batch=True)
     assert small.batch_size == 512 and small.steps == 4 and small.chunk_tokens
 
 
 def test_below_the_papers_scale_one_encoder_stands_for_bert():
     rows = RECIPES["table-5"].rows
-    encoders = {row.key: encoder_of(subject) for row in rows for subject in row.subjects.values()}
+    encoders = {row.key: model.encoder for row in rows for model in row.models.values()}
     assert encoders["unsup/simcse-bert"] == encoders["sup/ct-sbert"] == "bert-base-uncased"
     assert encoders["unsup/declutr"] == "roberta-base" and encoders["unsup/glove"] is None
     assert SMOKE.own_encoder and not PAPER.own_encoder
@@ -133,13 +124,13 @@ def test_layers_are_fitted_to_the_first_layer_and_the_last():
     """Appendix C: whitening and flow take first-last averages, of SBERT and RoBERTa too."""
     for name in ("table-5", "table-b2", "table-b3", "table-c1", "figure-3", "figure-f1", "figure-g1"):
         for row in RECIPES[name].rows:
-            for subject in row.subjects.values():
-                if isinstance(subject, Fitted):
-                    assert subject.of.pooler == "avg_first_last", f"{name}: {row.label}"
+            for model in row.models.values():
+                if isinstance(model, Fitted):
+                    assert model.of.pooler == "avg_first_last", f"{name}: {row.label}"
 
 
 def test_a_sample_of_table_4_is_fewer_pairs_and_the_same_epochs():
     for row in RECIPES["table-4"].rows:
-        if "sample" in row.subjects:
-            sample, full = row.subjects["sample"], row.subjects["full"]
+        if "sample" in row.models:
+            sample, full = row.models["sample"], row.models["full"]
             assert sample.run == full.run and sample.most == 134_000 and full.most is None

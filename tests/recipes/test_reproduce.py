@@ -5,36 +5,46 @@ import json
 import math
 import random
 import shutil
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import combinations
 
 import numpy as np
 import pytest
 import torch
+from filelock import FileLock
 
 from twinpass.analysis.drawing import LIGHT, themed
+from twinpass.display import to_latex, to_markdown
 from twinpass.errors import ConfigError, OutputError, TrainingError
-from twinpass.recipes.agreement import order_agreement
 from twinpass.recipes.corpora import Corpora, Missing
 from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.made_up import make_data
 from twinpass.recipes.measures import MEASURES, Found
-from twinpass.recipes.recipe import Recipe, one_subject, quoted
-from twinpass.recipes.report import notes, number, ours, to_document, to_latex, to_markdown, write_report
-from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome, estimate, reproduce, seeds_of
+from twinpass.recipes.recipe import (
+    Baseline,
+    Fitted,
+    Pooled,
+    Raw,
+    Recipe,
+    one_model,
+    quoted,
+    supervised,
+    unsupervised,
+)  # fmt: skip
+from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, order_agreement, ours, write_report
+from twinpass.recipes.reproduce import estimate, list_recipes, reproduce, run_recipe
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE
+from twinpass.recipes.smoke_data import make_data
 from twinpass.recipes.store import Store, key_of
-from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, supervised, unsupervised
 from twinpass.recipes.tables import load_recipes
 
-# The data are made up, and said to be at every turn.
+# The data are generated, which every reading of them warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 
 
 @pytest.fixture
-def lab(made_up, tmp_path):
-    data, encoder = made_up
+def lab(smoke_data, tmp_path):
+    data, encoder = smoke_data
     return Lab(scale=SMOKE, data=data, output=tmp_path / "out", encoder=str(encoder), device="cpu")
 
 
@@ -61,7 +71,7 @@ def test_tau_is_kendalls():
 
 def test_ordering_is_said_in_words_and_not_of_too_few_rows():
     assert order_agreement([1, 2, 3], [10, 20, 30]).words == "the paper's ordering"
-    assert order_agreement([3, 2, 1], [10, 20, 30]).words == "the paper's ordering upside down"
+    assert order_agreement([3, 2, 1], [10, 20, 30]).words == "the paper's ordering reversed"
     assert order_agreement([1, 2, None], [10, 20, 30]) is None
     assert order_agreement([1, 1, 1], [10, 20, 30]) is None
 
@@ -70,13 +80,13 @@ def test_rows_are_trained_once_and_found_again(lab):
     trained = []
     watched = Lab(**{**vars_of(lab), "on_event": lambda event: trained.append(type(event).__name__)})
     recipe = load_recipes()["table-7"]
-    first = reproduce(recipe, watched, seeds=[1, 2])
+    first = run_recipe(recipe, watched, seeds=[1, 2])
     assert trained.count("Stopped") == 10 and all(len(row.cells["stsb"].ours) == 2 for row in first.rows)
     trained.clear()
-    again = reproduce(recipe, watched, seeds=[1, 2])
+    again = run_recipe(recipe, watched, seeds=[1, 2])
     assert not trained
     assert first.facts["corpora"]["nli-triplets"]["rows"] == SMOKE.rows
-    assert "text nli-triplets: 64 rows of nli_pairs.tsv" in notes(again)
+    assert "text nli-triplets: 64 rows of nli_pairs.tsv" in again.notes()
     assert [row.cells for row in again.rows] == [row.cells for row in first.rows]
 
 
@@ -87,18 +97,18 @@ def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(l
         return Found({"avg": 1.0})
 
     monkeypatch.setitem(MEASURES._entries, "sts", measure)
-    rows = tuple(one_subject(name, name, Raw(pooler=name)) for name in ("avg", "cls"))
-    outcome = reproduce(dataclasses.replace(load_recipes()["table-c1"], rows=rows, paper={}), lab, seeds=[1])
-    assert outcome.rows[0].note == "the memory of the machine ran out. Try it on another."
+    rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls"))
+    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1])
+    assert outcome.rows[0].note == "the memory of the machine ran out. Try another machine."
     assert outcome.rows[1].cells["avg"].mean == 1.0
 
 
 def test_what_is_not_a_number_is_found_again_as_such(lab, monkeypatch):
     monkeypatch.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": math.nan}))
-    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=(one_subject("bert", "BERT", Raw(pooler="avg")),))
+    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=(one_model("bert", "BERT", Raw(pooler="avg")),))
     for _ in range(2):
-        found = reproduce(recipe, lab, seeds=[1])
-        assert math.isnan(found.rows[0].cells["avg"].mean) and "| - " in to_markdown(found)
+        found = run_recipe(recipe, lab, seeds=[1])
+        assert math.isnan(found.rows[0].cells["avg"].mean) and "| - " in to_markdown(found.grids())
 
 
 def vars_of(lab):
@@ -120,45 +130,45 @@ def test_a_stopped_row_goes_on_where_it_was(lab, subject):
 
     stopped = Lab(**{**vars_of(lab), "on_event": interrupt})
     with pytest.raises(KeyboardInterrupt):
-        stopped.model(subject, 5)
-    assert not lab.store.is_finished(lab.key(subject, 5))
+        subject.open(stopped, 5)
+    assert not lab.store.is_finished(subject.key(lab, 5))
     resumed_lab = Lab(**{**vars_of(lab), "on_event": lambda event: steps.append(getattr(event, "first_step", None))})
-    resumed = resumed_lab.model(subject, 5).encode(["the cat sits"])
+    resumed = subject.open(resumed_lab, 5).encode(["the cat sits"])
     assert steps[0] == 1
     whole = Lab(**{**vars_of(lab), "output": lab.output.parent / "other"})
-    assert (resumed == whole.model(subject, 5).encode(["the cat sits"])).all()
-    assert not (lab.store.model(lab.key(subject, 5)) / "checkpoints").exists()
+    assert (resumed == subject.open(whole, 5).encode(["the cat sits"])).all()
+    assert not (lab.store.model(subject.key(lab, 5)) / "checkpoints").exists()
 
 
 def test_a_key_says_all_that_shapes_the_weights(lab):
     keys = {
-        lab.key(unsupervised(), 1),
-        lab.key(unsupervised(), 2),
-        lab.key(unsupervised(dropout=0.2), 1),
-        lab.key(unsupervised("wiki-documents"), 1),
-        lab.key(supervised(), 1),
-        lab.key(Raw(pooler="avg"), 1),
-        lab.key(Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli"), 1),
-        lab.key(Fitted(of=Raw(pooler="avg"), layer="whitening", on="target"), 1),
+        unsupervised().key(lab, 1),
+        unsupervised().key(lab, 2),
+        unsupervised(dropout=0.2).key(lab, 1),
+        unsupervised("wiki-documents").key(lab, 1),
+        supervised().key(lab, 1),
+        Raw(pooler="avg").key(lab, 1),
+        Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli").key(lab, 1),
+        Fitted(of=Raw(pooler="avg"), layer="whitening", on="target").key(lab, 1),
     }
     assert len(keys) == 8
-    assert lab.key(unsupervised(), 1) == lab.key(unsupervised(), 1)
+    assert unsupervised().key(lab, 1) == unsupervised().key(lab, 1)
     # The machine and the places of files do not shape weights.
     elsewhere = Lab(**{**vars_of(lab), "output": lab.output.parent / "elsewhere"})
-    assert elsewhere.key(unsupervised(), 1) == lab.key(unsupervised(), 1)
+    assert unsupervised().key(elsewhere, 1) == unsupervised().key(lab, 1)
 
 
 def test_a_key_of_a_baseline_says_all_that_shapes_its_weights(lab, monkeypatch):
     declutr, ct = Baseline(baseline="declutr", corpus="wiki"), Baseline(baseline="ct", corpus="wiki")
     started = Baseline(baseline="ct", corpus="wiki", start=Baseline(baseline="sbert", corpus="nli-labelled"))
-    known = lab.key(declutr, 1)
-    assert len({known, lab.key(declutr, 2), lab.key(ct, 1), lab.key(started, 1)}) == 4
-    reworded = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, says="other words")})
-    assert reworded.key(declutr, 1) == known
+    known = declutr.key(lab, 1)
+    assert len({known, declutr.key(lab, 2), ct.key(lab, 1), started.key(lab, 1)}) == 4
+    reworded = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, about="other words")})
+    assert declutr.key(reworded, 1) == known
     longer = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, steps=400)})
-    assert longer.key(ct, 1) != lab.key(ct, 1)
+    assert ct.key(longer, 1) != ct.key(lab, 1)
     monkeypatch.setattr("twinpass.recipes.scales.SPAN", 16)
-    assert lab.key(declutr, 1) != known
+    assert declutr.key(lab, 1) != known
 
 
 def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
@@ -176,11 +186,11 @@ def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
 def test_a_row_whose_text_is_missing_is_left_out_and_says_so(lab):
     said = []
     recipe = load_recipes()["table-4"]
-    only = Recipe(**{**recipe.__dict__, "rows": recipe.rows[-1:], "paper": {"anli": recipe.paper["anli"]}})
-    found = reproduce(only, Lab(**{**vars_of(lab), "log": said.append}), seeds=[1])
+    only = dataclasses.replace(recipe, rows=recipe.rows[-1:])
+    found = run_recipe(only, Lab(**{**vars_of(lab), "log": said.append}), seeds=[1])
     (row,) = found.rows
     assert not row.cells["full"].ours and row.cells["full"].paper == 85.0
-    assert "anli" in row.note and any("left out" in line for line in said)
+    assert "anli" in row.note and any("skipped" in line for line in said)
 
 
 def test_target_layers_are_fitted_to_what_is_judged(lab):
@@ -188,8 +198,8 @@ def test_target_layers_are_fitted_to_what_is_judged(lab):
     import numpy as np
 
     texts = [text for pair in lab.dev.pairs for text in pair][:400]
-    target = lab.model(Fitted(of=Raw(pooler="avg"), layer="whitening", on="target"), 1, texts=texts)
-    nli = lab.model(Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli"), 1, texts=texts)
+    target = Fitted(of=Raw(pooler="avg"), layer="whitening", on="target").open(lab, 1, texts=texts)
+    nli = Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli").open(lab, 1, texts=texts)
     covariances = [np.cov(model.encode(texts).T, bias=True) for model in (target, nli)]
     away = [np.abs(c - np.eye(len(c))).max() for c in covariances]
     assert away[0] < 0.05 < away[1]
@@ -197,28 +207,28 @@ def test_target_layers_are_fitted_to_what_is_judged(lab):
 
 def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
     """The lock is another's when the row's turn comes, and free once the other rows are done."""
-    tried, fcntl = [], pytest.importorskip("fcntl")
-    rows = tuple(one_subject(name, name, Raw(pooler=name)) for name in ("avg", "cls", "avg_first_last"))
-    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows, paper={})
+    tried = []
+    rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls", "avg_first_last"))
+    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows)
     with monkeypatch.context() as patched:
         patched.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": 1.0}))
         patched.setattr(lab.store, "locked", lambda key, wait=True: tried.append(key) or nullcontext())
-        reproduce(recipe, lab, seeds=[1])
+        run_recipe(recipe, lab, seeds=[1])
     first = next(key for key in tried if key != "encoders")
-    other = (lab.store.folder / "models" / f".{first}.lock").open("w")
-    fcntl.flock(other, fcntl.LOCK_EX)
+    other = FileLock(lab.store.folder / "models" / f".{first}.lock")
+    other.acquire()
     measured = []
 
     def measure(lab, subject, seed):
         measured.append(subject.pooler)
         if len(measured) == 2:
-            other.close()
+            other.release()
         return Found({"avg": 1.0})
 
     for score in (lab.store.folder / "scores").iterdir():
         score.unlink()
     monkeypatch.setitem(MEASURES._entries, "sts", measure)
-    outcome = reproduce(recipe, lab, seeds=[1])
+    outcome = run_recipe(recipe, lab, seeds=[1])
     assert measured == ["cls", "avg_first_last", "avg"]
     assert [row.row.key for row in outcome.rows] == ["avg", "cls", "avg_first_last"]
 
@@ -227,49 +237,56 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
 def test_a_layer_is_fitted_once_and_found_again(lab, monkeypatch, layer):
     subject = Fitted(of=Raw(pooler="avg"), layer=layer, on="nli")
     texts = ["a cat sits", "a dog runs"]
-    fitted = lab.model(subject, 1).encode(texts)
+    fitted = subject.open(lab, 1).encode(texts)
     monkeypatch.setattr("twinpass.encoder.layers.Fit.__call__", None)  # fitting anew would fail
-    assert (Lab(**vars_of(lab)).model(subject, 1).encode(texts) == fitted).all()
+    assert (subject.open(Lab(**vars_of(lab)), 1).encode(texts) == fitted).all()
     with pytest.raises(TypeError):
-        lab.model(dataclasses.replace(subject, on="target"), 1, texts=texts)
+        dataclasses.replace(subject, on="target").open(lab, 1, texts=texts)
 
 
 def test_the_papers_encoders_come_from_a_folder_where_one_is_given(lab, tmp_path):
     (tmp_path / "bert-base-uncased").mkdir()
     at_hand = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": str(tmp_path)})
-    assert at_hand._run(unsupervised(), 1).model == str(tmp_path / "bert-base-uncased")
-    assert at_hand._encoder(Raw(pooler="avg")) == str(tmp_path / "bert-base-uncased")
+    assert unsupervised().run_in(at_hand, 1).model == str(tmp_path / "bert-base-uncased")
+    assert Raw(pooler="avg").source(at_hand, 1) == str(tmp_path / "bert-base-uncased")
     assert at_hand.reports.name == "paper" and at_hand.encoder_content is None
-    with pytest.raises(ConfigError, match=r"roberta-base.* is wanted here"):
-        at_hand._encoder(Raw(pooler="avg", encoder="roberta-base"))
+    with pytest.raises(ConfigError, match=r"no folder .*roberta-base.*under their hub names"):
+        Raw(pooler="avg", encoder="roberta-base").source(at_hand, 1)
     from_hub = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
-    assert from_hub._run(unsupervised(), 1).model == "bert-base-uncased"
+    assert unsupervised().run_in(from_hub, 1).model == "bert-base-uncased"
 
 
 def test_the_papers_scale_trains_in_half_precision_where_a_gpu_has_it(lab, monkeypatch):
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
-    assert paper._run(unsupervised(), 1).precision == "fp32"
-    monkeypatch.setattr("twinpass.recipes.lab.choose_device", lambda name: torch.device("cuda"))
+    assert unsupervised().run_in(paper, 1).precision == "fp32"
+    monkeypatch.setattr("twinpass.recipes.recipe.choose_device", lambda name: torch.device("cuda"))
     for supported, precision in ((True, "bf16"), (False, "fp16")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
-        assert paper._run(unsupervised(), 1).precision == precision
-    assert lab._run(unsupervised(), 1).precision == "fp32"
+        assert unsupervised().run_in(paper, 1).precision == precision
+    assert unsupervised().run_in(lab, 1).precision == "fp32"
 
 
-def test_seeds_are_spent_where_something_is_drawn():
+def test_seeds_are_spent_where_something_is_drawn(lab, monkeypatch):
     raw = Raw(pooler="avg")
-    assert seeds_of(raw, [1, 2, 3]) == [1]
-    assert seeds_of(Fitted(of=raw, layer="whitening", on="nli"), [1, 2, 3]) == [1]
-    assert seeds_of(Fitted(of=raw, layer="flow", on="nli"), [1, 2, 3]) == [1, 2, 3]
-    assert seeds_of(Fitted(of=unsupervised(), layer="whitening", on="nli"), [1, 2]) == [1, 2]
+    models = {
+        "raw": raw,
+        "whitening": Fitted(of=raw, layer="whitening", on="nli"),
+        "flow": Fitted(of=raw, layer="flow", on="nli"),
+        "trained": Fitted(of=unsupervised(), layer="whitening", on="nli"),
+    }
+    monkeypatch.setitem(MEASURES._entries, "sts", lambda lab, model, seed: Found({"avg": float(seed)}))
+    rows = tuple(one_model(name, name, model) for name, model in models.items())
+    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1, 2, 3])
+    seeds = {row.row.key: row.cells["avg"].ours for row in outcome.rows}
+    assert seeds == {"raw": (1,), "whitening": (1,), "flow": (1, 2, 3), "trained": (1, 2, 3)}
 
 
 def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
     subject = Baseline(baseline="ct", corpus="wiki")
-    run = paper._baseline_run(subject, 1)
+    run = subject.run_in(paper, 1)
     assert (run.steps, run.eval_every, run.filled().batch_size) == (5_000, 500, 16)
-    small = lab._baseline_run(subject, 1)
+    small = subject.run_in(lab, 1)
     assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
     only_ct = cut(load_recipes()["table-5"], 6)
     only_ct = dataclasses.replace(only_ct, rows=only_ct.rows[-1:])
@@ -290,38 +307,39 @@ def outcome_of(lab):
         columns={"stsb": "STS-B"},
         protocol="STS-B dev",
         rows=(
-            one_subject("raw", "raw 50 %", Raw(pooler="avg")),
-            one_subject("cls", "cls", Raw(pooler="cls")),
-            quoted("theirs", "theirs", source="Somebody, 2020", why="it is a secret"),
+            one_model("raw", "raw 50 %", Raw(pooler="avg"), 50.0),
+            one_model("cls", "cls", Raw(pooler="cls"), 60.0),
+            dataclasses.replace(
+                quoted("theirs", "theirs", source="Somebody, 2020", why="it is a secret"), paper=(70.0,)
+            ),
         ),
-        paper={"raw": (50.0,), "cls": (60.0,), "theirs": (70.0,)},
     )
-    return reproduce(recipe, lab, seeds=[1])
+    return run_recipe(recipe, lab, seeds=[1])
 
 
 def test_reports_hold_ours_the_papers_and_the_difference(lab, tmp_path):
     outcome = outcome_of(lab)
     raw = outcome.rows[0].cells["stsb"]
     assert raw.difference == pytest.approx(raw.mean - 50.0)
-    document = json.loads(json.dumps(to_document(outcome)))
+    document = json.loads(json.dumps(outcome.to_dict()))
     assert document["rows"][0]["cells"]["stsb"]["paper"] == 50.0
     assert document["versions"]["torch"] and document["options"]["seeds"] == [1]
-    markdown = to_markdown(outcome)
+    markdown = to_markdown(outcome.grids())
     assert f"| raw 50 % | {raw.mean:.2f} | 50.00 | {raw.mean - 50:+.2f} |" in markdown
     assert "theirs: it is a secret" in markdown and "Somebody, 2020" in markdown
-    latex = to_latex(outcome)
+    latex = to_latex(outcome.grids())
     assert r"raw 50 \%" in latex and r"A \& B" in latex and latex.count(r"\\") == 4
     files = {path.name for path in write_report(outcome, tmp_path / "reports")}
     assert {"table-0.json", "table-0.md", "table-0.tex", "table-0-light.png", "table-0-dark.svg"} <= files
 
 
 def test_a_narrow_table_has_a_panel_for_each_column_and_a_wide_one_shows_its_average(lab):
-    both = draw(reproduce(cut(load_recipes()["table-6"], 2), lab, seeds=[1]))
+    both = draw(run_recipe(cut(load_recipes()["table-6"], 2), lab, seeds=[1]))
     assert [axes.get_xlabel() for axes in both.axes] == ["Unsup.", "Sup."]
     labels = [text.get_text() for text in both.axes[0].get_yticklabels()]
     assert labels == ["[CLS] w/ MLP", "[CLS] w/ MLP (train)"]
     assert both.axes[0].yaxis_inverted(), "the first row stands above"
-    wide = draw(reproduce(cut(load_recipes()["table-c1"], 2), lab, seeds=[1]))
+    wide = draw(run_recipe(cut(load_recipes()["table-c1"], 2), lab, seeds=[1]))
     assert [axes.get_xlabel() for axes in wide.axes] == ["Avg."]
 
 
@@ -345,7 +363,8 @@ def test_every_table_leaves_its_dots_room_beside_the_labels():
 
 
 def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):
-    outcome = reproduce(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1])
+    lab = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, evaluated_rows=None)})
+    outcome = run_recipe(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1])
     found = next(iter(outcome.rows[0].more.values()))[0]
     cosines, gold = np.array(found["cosines"]), np.array(found["gold"])
     for place in range(5):
@@ -357,9 +376,7 @@ def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):
 
 def cut(recipe, rows):
     """The first rows of a recipe."""
-    kept = recipe.rows[:rows]
-    paper = {row.key: recipe.paper[row.key] for row in kept if recipe.paper}
-    return dataclasses.replace(recipe, rows=kept, paper=paper)
+    return dataclasses.replace(recipe, rows=recipe.rows[:rows])
 
 
 def draw(outcome):
@@ -375,11 +392,11 @@ def test_numbers_are_written_as_tables_have_them():
 
 
 def test_notes_name_protocol_scale_and_seeds(lab):
-    assert notes(outcome_of(lab))[0].startswith("STS-B dev; scale smoke, encoder ")
+    assert outcome_of(lab).notes()[0].startswith("STS-B dev; scale smoke, encoder ")
 
 
-def test_a_smaller_corpus_is_the_same_every_time(made_up, tmp_path):
-    data, _ = made_up
+def test_a_smaller_corpus_is_the_same_every_time(smoke_data, tmp_path):
+    data, _ = smoke_data
     first, second = (Corpora(data, tmp_path / name, rows=50).prepare("wiki") for name in "ab")
     assert first.read_bytes() == second.read_bytes() and len(first.read_text().splitlines()) == 50
     whole = (data / "wiki.txt").read_text().splitlines()
@@ -395,8 +412,8 @@ def test_documents_stay_apart_in_a_prepared_corpus(tmp_path):
     assert len(lines) == 4 and all(lines)
 
 
-def test_the_authors_own_triplets_are_taken_where_they_are(made_up, tmp_path):
-    data, _ = made_up
+def test_the_authors_own_triplets_are_taken_where_they_are(smoke_data, tmp_path):
+    data, _ = smoke_data
     shutil.copytree(data, tmp_path / "data")
     made = Corpora(tmp_path / "data", tmp_path / "one", rows=None).prepare("nli-triplets").read_text()
     (tmp_path / "data" / "nli_for_simcse.csv").write_text("sent0,sent1,hard_neg\na,b,c\nd,e,f\n")
@@ -408,23 +425,22 @@ def test_the_authors_own_triplets_are_taken_where_they_are(made_up, tmp_path):
 
 def test_a_target_layer_is_fitted_to_every_split(lab, monkeypatch):
     """The protocol: all the task's sentences, though only the test split is scored."""
-    seen = {}
-    plain = Lab.model
+    seen, fit = [], Fitted.open
 
-    def watch(self, subject, seed, *, texts=()):
-        seen.setdefault(type(subject).__name__, []).append(len(texts))
-        return plain(self, subject, seed, texts=texts)
+    def watch(self, lab, seed, *, texts=()):
+        seen.append(len(texts))
+        return fit(self, lab, seed, texts=texts)
 
-    monkeypatch.setattr(Lab, "model", watch)
+    monkeypatch.setattr(Fitted, "open", watch)
     MEASURES["sts"](lab, Fitted(of=Raw(pooler="avg"), layer="whitening", on="target"), 1)
     scored = {job.name: len(job.texts) for job in lab.jobs("sts")}
     every = {job.name: len(job.texts) for job in lab.jobs("sts", regressor=True)}
-    assert seen["Fitted"] == list(every.values())
+    assert seen == list(every.values())
     assert {name for name in every if every[name] > scored[name]} == {"STS-B", "SICK-R"}
 
 
-def test_a_sample_is_cut_where_it_is_smaller_than_the_corpus(made_up, tmp_path):
-    data, _ = made_up
+def test_a_sample_is_cut_where_it_is_smaller_than_the_corpus(smoke_data, tmp_path):
+    data, _ = smoke_data
     corpora = Corpora(data, tmp_path / "whole", rows=None)
     assert len(corpora.prepare("nli-all", most=50).read_text().splitlines()) == 50
     assert len(corpora.prepare("nli-all").read_text().splitlines()) > 50
@@ -446,8 +462,8 @@ def test_another_scale_or_data_folder_finds_no_rows_of_this_one(lab, tmp_path):
 def test_a_model_may_be_judged_under_another_pooler(lab):
     trained = Baseline(baseline="sbert", corpus="nli-labelled")
     pooled = Pooled(of=trained, pooler="avg_first_last")
-    assert lab.key(pooled, 1) != lab.key(trained, 1) and seeds_of(pooled, [1, 2]) == [1, 2]
-    own, other = (lab.model(subject, 1).encode(["the cat sits"]) for subject in (trained, pooled))
+    assert pooled.key(lab, 1) != trained.key(lab, 1) and pooled.is_random
+    own, other = (subject.open(lab, 1).encode(["the cat sits"]) for subject in (trained, pooled))
     assert own.shape == other.shape and abs(own - other).max() > 1e-3
 
 
@@ -461,11 +477,11 @@ def test_a_run_that_cannot_go_on_leaves_its_row_out_and_a_full_disk_ends_all(lab
         return measure
 
     monkeypatch.setitem(MEASURES._entries, "stsb-dev", fail(TrainingError("not a number")))
-    found = reproduce(recipe, lab, seeds=[1])
+    found = run_recipe(recipe, lab, seeds=[1])
     assert {row.note for row in found.rows} == {"not a number"}
     monkeypatch.setitem(MEASURES._entries, "stsb-dev", fail(OutputError("disk full")))
     with pytest.raises(OutputError, match="disk full"):
-        reproduce(recipe, lab, seeds=[1])
+        run_recipe(recipe, lab, seeds=[1])
 
 
 def test_missing_text_is_asked_for_by_name(tmp_path):
@@ -473,10 +489,10 @@ def test_missing_text_is_asked_for_by_name(tmp_path):
         Corpora(tmp_path, tmp_path / "prepared", rows=None).prepare("wiki")
 
 
-def test_small_wants_an_encoder(made_up, tmp_path):
-    lab = Lab(scale=SMALL, data=made_up[0], output=tmp_path)
+def test_small_wants_an_encoder(smoke_data, tmp_path):
+    lab = Lab(scale=SMALL, data=smoke_data[0], output=tmp_path)
     with pytest.raises(ConfigError, match="--encoder"):
-        lab.key(unsupervised(), 1)
+        unsupervised().key(lab, 1)
 
 
 def test_a_store_keeps_scores_under_their_keys(tmp_path):
@@ -485,3 +501,33 @@ def test_a_store_keeps_scores_under_their_keys(tmp_path):
     store.write_score("k", {"values": {"a": 1.0}})
     assert store.read_score("k") == {"values": {"a": 1.0}}
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 2, "b": 1})
+
+
+def test_in_python_it_is_one_call(tmp_path, monkeypatch):
+    """As the verb: generated data at smoke, reports on disk, and a result that prints and converts."""
+    monkeypatch.setitem(MEASURES._entries, "retrieval", lambda *_: Found({"shared": 4.0}, {}))
+    seen, moved = [], []
+
+    @contextmanager
+    def progress(what, *, total=None):
+        yield lambda count: moved.append((what, count, total))
+
+    found = reproduce("table-8", output=tmp_path / "lab", progress=progress, on_outcome=seen.append)
+    assert seen == [found["table-8"]] and moved == [("rows of table-8", 1, 2)] * 2
+    assert (tmp_path / "lab" / "reports" / "smoke-tiny-encoder" / "table-8.tex").is_file()
+    assert "Supervised SimCSE-BERT-base" in repr(found) and "<td" in found._repr_html_()
+    record = {"recipe": "table-8", "row": "sbert", "label": "SBERT-base", "column": "shared"}
+    assert found.records()[0] == record | {"mean": 4.0, "deviation": None, "paper": 6, "difference": -2.0}
+    assert found.to_dict()["recipes"][0]["rows"][1]["cells"]["shared"]["ours"] == [4.0]
+    with pytest.raises(ConfigError, match="no table or figure was named"):
+        reproduce(output=tmp_path)
+
+
+def test_the_list_has_the_cost_of_every_recipe():
+    listing = list_recipes("paper")
+    assert len(listing.records()) == 20 and "depends on the GPU" in repr(listing)
+    assert listing.to_dict()["recipes"][2] == {"name": "table-3", "title": "Dropout rates", "rows": 8} | {
+        "trainings": 8,
+        "passes": 16_000_000,
+        "hours": None,
+    }

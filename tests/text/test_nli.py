@@ -11,7 +11,6 @@ import pytest
 
 from twinpass.errors import ConfigError, InputError
 from twinpass.files import sha256
-from twinpass.text.captions import caption_pairs, read_captions
 from twinpass.text.corpus import open_corpus
 from twinpass.text.nli import NEGATIVES, UNDECIDED, read_nli, triplets
 
@@ -211,36 +210,6 @@ def test_triplets_is_the_verb_as_a_function(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no pair is labelled neutral"):
         triplets(write_jsonl(tmp_path / "c.jsonl", PAIRS[:2]), tmp_path / "none.csv", pairs="neutral")
     assert not (tmp_path / "none.csv").exists()
-
-
-CAPTIONS = {"1.jpg": ["A man.", "Someone.", "A person."], "2.jpg": ["A dog.", "A pet."]}
-
-
-@pytest.mark.parametrize("released", [True, False])
-def test_any_two_captions_of_an_image_are_a_pair(released: bool, tmp_path: Path) -> None:
-    path = tmp_path / "captions.token"
-    if released:
-        lines = [f"{image}#{n}\t{text}" for image, texts in CAPTIONS.items() for n, text in enumerate(texts)]
-    else:
-        rows = [("train", image, *texts, *[""] * (3 - len(texts))) for image, texts in CAPTIONS.items()]
-        lines = ["\t".join(row) for row in [("split", "image", "cap1", "cap2", "cap3"), *rows]]
-    path.write_text("\n".join(lines) + "\n")
-    assert read_captions(path) == CAPTIONS
-    pairs = caption_pairs(path)
-    assert pairs == [
-        ("A man.", "Someone."), ("A man.", "A person."), ("Someone.", "A person."), ("A dog.", "A pet.")
-    ]  # fmt: skip
-    some = caption_pairs(path, seed=3, most=2)
-    assert len(some) == 2 and some == [pair for pair in pairs if pair in some] == caption_pairs(path, seed=3, most=2)
-
-
-def test_a_caption_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.token").write_text("1.jpg#0\tA man.\nno tab here\n")
-    with pytest.raises(InputError, match=r"a\.token:2: too few columns.*a tab between them"):
-        caption_pairs(tmp_path / "a.token")
-    (tmp_path / "b.tsv").write_text("image\tcomment\n1.jpg\tA man.\n")
-    with pytest.raises(InputError, match="no column of captions"):
-        caption_pairs(tmp_path / "b.tsv")
 
 
 def test_the_shared_pool_gives_the_premises_of_the_triples_that_others_made_of_it(shared: Path) -> None:

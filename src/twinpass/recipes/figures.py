@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -14,7 +14,7 @@ from twinpass.analysis.drawing import COLUMN, MARKERS, Drawing, Theme, legend, o
 from twinpass.analysis.figures import AVERAGE, Point, draw_densities, draw_geometry, draw_spectra
 from twinpass.analysis.training_report import trajectory_figure
 from twinpass.log import RunLog
-from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome
+from twinpass.recipes.report import Cell, Outcome, RowOutcome, first_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def _drawing(outcome: Outcome, draw: Callable[[Theme], Figure]) -> Drawing:
 
 
 def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    """Each row's numbers, ours with the deviation over seeds and the paper's: a panel a column, or the last of many."""
+    """Each row's numbers, ours with the deviation over seeds, and the paper's; of many columns only the last."""
     columns = [c for c in outcome.recipe.columns if any(row.cells[c].ours for row in rows)]
     columns = columns if len(columns) <= MOST_PANELS else columns[-1:]
     rows = [row for row in rows if any(row.cells[c].ours for c in columns)]
@@ -59,7 +59,7 @@ def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
 
 
 def _draw_dots(axes: Axes, cells: list[Cell], scale: str, theme: Theme) -> None:
-    """Draw a column, the first row above; what is not known is left out."""
+    """Draw a column, the first row above; missing numbers are not drawn."""
     places = range(len(cells))
     axes.errorbar(
         [or_nan(cell.mean) for cell in cells],
@@ -78,7 +78,9 @@ def _draw_dots(axes: Axes, cells: list[Cell], scale: str, theme: Theme) -> None:
 
 
 def _trajectory(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    runs = [RunLog(name=row.row.label, geometry=[(int(s), a, u) for s, a, u in _first(row)["path"]]) for row in rows]
+    runs = [
+        RunLog(name=row.row.label, geometry=[(int(s), a, u) for s, a, u in first_seed(row)["path"]]) for row in rows
+    ]
     drawn = trajectory_figure(runs, protocol=outcome.recipe.protocol)
     return Drawing(name=outcome.recipe.name, title=drawn.title, caption=drawn.caption, draw=drawn.draw)
 
@@ -92,23 +94,17 @@ def _geometry(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
 
 
 def _spectrum(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    curves = {row.row.label: np.asarray(_first(row)["curve"]) for row in rows}
+    curves = {row.row.label: np.asarray(first_seed(row)["curve"]) for row in rows}
     return _drawing(outcome, partial(draw_spectra, curves))
 
 
 def _densities(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
-    found = {row.row.label: _first(row) for row in rows}
+    found = {row.row.label: first_seed(row) for row in rows}
     groups = {
         name: measure_densities(np.asarray(pairs["cosines"]), np.asarray(pairs["gold"]))
         for name, pairs in found.items()
     }
     return _drawing(outcome, partial(draw_densities, groups))
-
-
-def _first(row: RowOutcome) -> dict[str, Any]:
-    """Return what the first seed found beside its numbers."""
-    found: dict[str, Any] = next(iter(row.more.values()))[0]
-    return found
 
 
 _FIGURES: dict[str, Callable[[Outcome, list[RowOutcome]], Drawing]] = {

@@ -1,4 +1,4 @@
-"""What is measured of a subject: each measure returns numbers by column, and what else it found."""
+"""What is measured of a model: each measure returns numbers by column, and what else it found."""
 
 from __future__ import annotations
 
@@ -11,95 +11,95 @@ import numpy as np
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell
 from twinpass.evaluation.results import TaskResult, cell_score
+from twinpass.recipes.corpora import read_captions
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.subjects import Baseline, Fitted, Subject, Trained
+from twinpass.recipes.recipe import ModelSpec
 from twinpass.registry import Registry
+from twinpass.text.rows import text_key
 
 WMEAN = Cell("wmean", "spearman", False)
 
 
 @dataclass(frozen=True)
 class Found:
-    """Numbers by column, and anything else that a figure or a reader wants."""
+    """Numbers by column, and whatever else a figure or a reader needs."""
 
     values: dict[str, float]
     more: dict[str, Any] = field(default_factory=dict)
 
 
-Measure = Callable[[Lab, Subject, int], Found]
+Measure = Callable[[Lab, ModelSpec, int], Found]
 MEASURES: Registry[Measure] = Registry("measure")
 
 
 @MEASURES.register("stsb-dev")
-def stsb_dev(lab: Lab, subject: Subject, seed: int) -> Found:
+def stsb_dev(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Spearman x 100 on STS-B's development set, with alignment and uniformity there."""
-    scores = lab.dev(lab.model(subject, seed, texts=lab.dev.texts).encode)
+    scores = lab.dev(model.open(lab, seed, texts=lab.dev.texts).encode)
     return Found({"stsb": scores["score"]}, more=scores)
 
 
 @MEASURES.register("sts")
-def sts(lab: Lab, subject: Subject, seed: int) -> Found:
+def sts(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The seven STS tasks and their average, Spearman x 100, "all"."""
-    return Found(_sts_values(_judge(lab, subject, seed, "sts"), DEFAULT_CELL))
+    return Found(_sts_values(_evaluate(lab, model, seed, "sts"), DEFAULT_CELL))
 
 
 @MEASURES.register("sts-wmean")
-def sts_wmean(lab: Lab, subject: Subject, seed: int) -> Found:
+def sts_wmean(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The seven STS tasks and their average, Spearman x 100, subsets weighted by size."""
-    return Found(_sts_values(_judge(lab, subject, seed, "sts"), WMEAN))
+    return Found(_sts_values(_evaluate(lab, model, seed, "sts"), WMEAN))
 
 
 @MEASURES.register("transfer")
-def transfer(lab: Lab, subject: Subject, seed: int) -> Found:
+def transfer(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The seven transfer tasks and their average, test accuracy in per cent."""
-    results = _judge(lab, subject, seed, "transfer")
+    results = _evaluate(lab, model, seed, "transfer")
     return Found(_with_average({_column(r.task): r.scores[0].value for r in results}))
 
 
 @MEASURES.register("dev")
-def dev(lab: Lab, subject: Subject, seed: int) -> Found:
+def dev(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """STS-B's development set, and the mean of the seven transfer tasks' development accuracies."""
-    results = _judge(lab, subject, seed, "transfer")
+    results = _evaluate(lab, model, seed, "transfer")
     accuracies = [s.value for r in results for s in r.scores if s.over == "dev" and s.metric == "accuracy"]
-    found = stsb_dev(lab, subject, seed)
+    found = stsb_dev(lab, model, seed)
     return Found(found.values | {"transfer": float(np.mean(accuracies))}, more=found.more)
 
 
 @MEASURES.register("protocols")
-def protocols(lab: Lab, subject: Subject, seed: int) -> Found:
+def protocols(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Avg. STS of one model by the protocol of every paper of Table B.1."""
-    results = _judge(lab, subject, seed, "sts", regressor=True)
+    results = _evaluate(lab, model, seed, "sts", regressor=True)
     averages = {cell: _sts_values(results, cell)["avg"] for cell in CELLS}
     return Found({f"{paper}, {cell.name}": averages[cell] for paper, cells in PAPERS.items() for cell in cells})
 
 
 @MEASURES.register("trajectory")
-def trajectory(lab: Lab, subject: Subject, seed: int) -> Found:
-    """Alignment and uniformity on STS-B's development set as a run goes on; the last point as numbers."""
+def trajectory(lab: Lab, model: ModelSpec, seed: int) -> Found:
+    """Alignment and uniformity on STS-B's development set as a run trains; the last point as numbers."""
     from twinpass.analysis.training_report import read_trajectory
 
-    if not isinstance(subject, Trained):
-        raise TypeError("only a training has a path")
-    path = read_trajectory(lab.folder(subject, seed)).geometry
+    path = read_trajectory(model.source(lab, seed)).geometry
     last = {"alignment": path[-1][1], "uniformity": path[-1][2]}
     return Found(last, more={"path": path})
 
 
 @MEASURES.register("geometry")
-def geometry(lab: Lab, subject: Subject, seed: int) -> Found:
+def geometry(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Alignment and uniformity on STS-B's development set, and Avg. STS."""
-    found = stsb_dev(lab, subject, seed)
-    average = sts(lab, subject, seed).values["avg"]
+    found = stsb_dev(lab, model, seed)
+    average = sts(lab, model, seed).values["avg"]
     return Found({"alignment": found.more["alignment"], "uniformity": found.more["uniformity"], "avg": average})
 
 
 @MEASURES.register("spectrum")
-def spectrum(lab: Lab, subject: Subject, seed: int) -> Found:
+def spectrum(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Singular values of STS-B's sentence vectors, the largest scaled to 1, and how many hold half of their sum."""
     from twinpass.analysis.spectrum import measure_spectrum
 
     texts = lab.dev.texts
-    found = measure_spectrum(np.asarray(lab.model(subject, seed, texts=texts).encode(texts)))
+    found = measure_spectrum(np.asarray(model.open(lab, seed, texts=texts).encode(texts)))
     values = found.normalised
     half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
     return Found(
@@ -108,52 +108,63 @@ def spectrum(lab: Lab, subject: Subject, seed: int) -> Found:
 
 
 @MEASURES.register("densities")
-def densities(lab: Lab, subject: Subject, seed: int) -> Found:
+def densities(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Cosines of STS-B's pairs in five groups of gold score: the median of each group."""
     from twinpass.analysis.density import measure_densities
 
-    cosines = lab.dev.cosines(lab.model(subject, seed, texts=lab.dev.texts).encode)
+    cosines = lab.dev.cosines(model.open(lab, seed, texts=lab.dev.texts).encode)
     groups = measure_densities(cosines, np.asarray(lab.dev.gold))
     medians = {f"group{n}": group.quartiles[1] for n, group in enumerate(groups) if group.quartiles is not None}
     return Found(medians, more={"cosines": cosines.tolist(), "gold": lab.dev.gold})
 
 
 @MEASURES.register("retrieval")
-def retrieval(lab: Lab, subject: Subject, seed: int) -> Found:
+def retrieval(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The three captions nearest to each of Table 8's queries, and how many of them the paper's models found too."""
     from twinpass.encoder.vector_cache import encode_once
     from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
     from twinpass.search.exact import nearest
-    from twinpass.text.rows import text_key
 
-    # The captions are released in tokens ("the yard ."), the paper prints them as one writes ("the yard.").
     queries = {text_key(query) for query in QUERIES}
-    captions = [text for text in lab.captions() if text_key(text) not in queries]
-    model = lab.model(subject, seed, texts=captions)
-    encode = encode_once(model, [*QUERIES, *captions], cache=lab.cache)
-    scores, rows = nearest(encode(list(QUERIES)), encode(captions), k=3)
+    letters = {text: bared for text, bared in captions(lab).items() if bared not in queries}
+    texts = list(letters)
+    opened = model.open(lab, seed, texts=texts)
+    encode = encode_once(opened, [*QUERIES, *texts], cache=lab.cache)
+    scores, rows = nearest(encode(list(QUERIES)), encode(texts), k=3)
     found = {
-        query: [{"text": captions[row], "cosine": float(score)} for score, row in zip(*both, strict=True)]
+        query: [{"text": texts[row], "cosine": float(score)} for score, row in zip(*both, strict=True)]
         for query, *both in zip(QUERIES, scores, rows, strict=True)
     }
-    row_of_the_paper = "sbert" if isinstance(subject, Baseline) else "simcse"
-    theirs = {query: {*map(text_key, answers[row_of_the_paper])} for query, answers in PAPER_ANSWERS.items()}
-    shared = sum(len(theirs[query] & {text_key(each["text"]) for each in found[query]}) for query in QUERIES)
+    method = getattr(model, "baseline", "simcse")  # the paper's answers are SBERT's and SimCSE's
+    theirs = {query: {*map(text_key, answers[method])} for query, answers in PAPER_ANSWERS.items()}
+    shared = sum(len(theirs[query] & {letters[each["text"]] for each in found[query]}) for query in QUERIES)
     return Found({"shared": float(shared)}, more=found)
 
 
+def captions(lab: Lab) -> dict[str, bytes]:
+    """Return the distinct captions that Table 8 searches, each reduced to its letters and digits.
+
+    The captions are released in tokens ("the yard ."), and the paper prints them as usual ("the yard."). Those that
+    the paper's models found come first, so that a smaller scale has them too.
+    """
+    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS
+
+    (path,) = lab.corpora.find("flickr")
+    letters = {text: text_key(text) for image in read_captions(path).values() for text in image}
+    theirs = {text_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
+    kept = sorted(letters, key=lambda text: letters[text] not in theirs)[: lab.scale.captions]
+    return {text: letters[text] for text in kept}
+
+
 @MEASURES.register("grid")
-def grid(lab: Lab, subject: Subject, seed: int) -> Found:
+def grid(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Appendix A's search: the batch size and learning rate that score best on STS-B's development set."""
     from twinpass.recipes.tables.table_a1 import BATCH_SIZES, LEARNING_RATES
 
-    if not isinstance(subject, Trained):
-        raise TypeError("only a training has a batch size")
     scores = {}
     for batch in BATCH_SIZES:
         for rate in LEARNING_RATES:
-            run = subject.run.replace(batch_size=batch, learning_rate=rate, track_geometry=None)
-            tried = Trained(run=run, corpus=subject.corpus, keeps_batch=True)
+            tried = model.changed(batch_size=batch, learning_rate=rate, track_geometry=None)
             scores[batch, rate] = stsb_dev(lab, tried, seed).values["stsb"]
             lab.log(f"  batch {batch}, rate {rate:g}: {scores[batch, rate]:.2f}")
     batch, rate = max(scores, key=scores.__getitem__)
@@ -161,16 +172,16 @@ def grid(lab: Lab, subject: Subject, seed: int) -> Found:
     return Found({"batch_size": float(batch), "learning_rate": rate}, more={"grid": table})
 
 
-def _judge(lab: Lab, subject: Subject, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:
-    """Judge task by task, with one model for all; but a layer on target is another one for every task."""
-    on_target = isinstance(subject, Fitted) and subject.on == "target"
-    shared = None if on_target else lab.model(subject, seed)
+def _evaluate(lab: Lab, model: ModelSpec, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:
+    """Evaluate task by task, with one model for all; but a layer on target is another one for every task."""
+    on_target = model.fitted_to_target
+    shared = None if on_target else model.open(lab, seed)
     # A task's sentences are those of all its splits, which a regressor reads too; only some of them are scored.
     sentences = {job.name: job.texts for job in lab.jobs(tasks, regressor=True)} if on_target else {}
     results = []
     for job in lab.jobs(tasks, regressor=regressor):
-        model = shared or lab.model(subject, seed, texts=list(sentences[job.name]))
-        results += evaluate(model, [job], cache=lab.cache).tasks
+        opened = shared or model.open(lab, seed, texts=list(sentences[job.name]))
+        results += evaluate(opened, [job], cache=lab.cache).tasks
     return results
 
 

@@ -1,25 +1,352 @@
-"""A recipe: one table or figure of the paper as data."""
+"""A recipe: one table or figure of the paper as data. Its rows, the paper's numbers, and the models they are about.
+
+A model is described with the paper's own encoder and settings. It knows what it starts from, which text it learns
+from, and how it is made in a Lab, whose scale reduces it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from twinpass.recipes.subjects import Subject
+import numpy as np
+from numpy.typing import NDArray
+
+from twinpass.config import SUP, UNSUP, Run
+from twinpass.encoder.any_model import Model
+from twinpass.encoder.runtime import choose_device, mixed_precision
+from twinpass.encoder.vector_cache import encode_once
+from twinpass.errors import ConfigError
+from twinpass.files import sha256
+from twinpass.recipes.corpora import CORPORA
+from twinpass.recipes.scales import BERT, CT_STEPS, Scale, scale_baseline, scale_run
+from twinpass.recipes.store import describe, key_of
 from twinpass.registry import Registry
 
-ALL = "*"  # a subject whose measure fills every column of its row
+if TYPE_CHECKING:
+    from twinpass.recipes.lab import Lab
+    from twinpass.training.baselines import BaselineRun
 
-Number = float | None
+# Fields of a run that do not shape its weights, or that the hash of its corpus covers.
+NOT_IN_KEYS = ("output", "data", "skip_bad_rows", "device")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSpec:
+    """A model that a row is about."""
+
+    trains: ClassVar[bool] = False  # whether making it is a training of its own
+    files: ClassVar[tuple[str, ...]] = ()  # the kinds of files that it reads as they are
+
+    @property
+    def inner(self) -> ModelSpec | None:
+        """The model that it is made from, if any."""
+        of: ModelSpec | None = getattr(self, "of", None)
+        return of
+
+    @property
+    def encoder(self) -> str | None:
+        """The paper's encoder that it starts from; word vectors have none."""
+        return None if self.inner is None else self.inner.encoder
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another seed makes another model; every training draws at random."""
+        return self.trains or (self.inner is not None and self.inner.is_random)
+
+    @property
+    def fitted_to_target(self) -> bool:
+        """Whether it is fitted to the very sentences that it is evaluated on, so that each task has its own."""
+        return False
+
+    def parts(self) -> Iterator[ModelSpec]:
+        """Yield the model, then the models that it is made from."""
+        yield self
+        if self.inner is not None:
+            yield from self.inner.parts()
+
+    def corpora(self, scale: Scale) -> Iterator[tuple[str, int | None]]:
+        """Yield the corpora that it learns from, without those of its inner model, each with its number of rows."""
+        yield from ()
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return everything that shapes its vectors in a lab."""
+        described: dict[str, Any] = describe(self)
+        return described | {"encoder_used": self.source(lab, seed)}
+
+    def key(self, lab: Lab, seed: int) -> str:
+        """Return the name under which a lab keeps it."""
+        return key_of(self.description(lab, seed))
+
+    def source(self, lab: Lab, seed: int) -> str:
+        """Return the folder or file of the model, or its hub name; it is trained first if need be."""
+        raise ConfigError(f"{type(self).__name__} has no model folder, so nothing can start from it.")
+
+    def open(self, lab: Lab, seed: int, *, texts: Sequence[str] = ()) -> Model:
+        """Return it as a model that encodes; `texts` are what a layer on target is fitted to."""
+        return lab.open(self.source(lab, seed))
+
+    def changed(self, **changes: object) -> ModelSpec:
+        """Return the same training with other fields of its run."""
+        raise ConfigError(f"{type(self).__name__} has no run to change.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Raw(ModelSpec):
+    """A pretrained encoder as it is; without a pooler, the start of a training."""
+
+    pooler: str | None = None
+    encoder: str = BERT
+
+    def source(self, lab: Lab, seed: int) -> str:
+        """Return the folder or hub name of the encoder that the lab uses for it."""
+        return lab.scale.encoder_for(self.encoder, lab.encoder)
+
+    def open(self, lab: Lab, seed: int, *, texts: Sequence[str] = ()) -> Model:
+        """Load the encoder."""
+        return lab.open(self.source(lab, seed), pooler=self.pooler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(ModelSpec):
+    """The average of GloVe's word vectors."""
+
+    vectors: str = "glove"
+    files = ("glove",)
+
+    def source(self, lab: Lab, seed: int) -> str:
+        """Return the file of word vectors."""
+        return str(lab.corpora.find(self.vectors)[0])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training(ModelSpec):
+    """What every model has that is trained here."""
+
+    corpus: str
+    trains = True
+
+    def limit(self, scale: Scale) -> int | None:
+        """Return the number of rows that its corpus is cut to."""
+        return scale.rows
+
+    def corpora(self, scale: Scale) -> Iterator[tuple[str, int | None]]:
+        """Yield its corpus."""
+        yield self.corpus, self.limit(scale)
+
+    def text(self, lab: Lab) -> Path:
+        """Return the file that it learns from."""
+        return lab.corpora.prepare(self.corpus, most=self.limit(lab.scale))
+
+    def rows_at(self, scale: Scale) -> int:
+        """Return how many rows it learns from, where the data folder holds the paper's corpora."""
+        paper = CORPORA[self.corpus].paper_rows
+        return min(paper, self.limit(scale) or paper)
+
+    def passes(self, scale: Scale) -> int:
+        """Estimate how many sentences its training sends through the encoder."""
+        rows = self.rows_at(scale) if scale.steps is None else scale.steps * (scale.batch_size or 1)
+        return rows * CORPORA[self.corpus].passes
+
+    def identity(self, scale: Scale) -> str:
+        """Return what tells trainings apart at a scale: two may differ only in what the scale reduces."""
+        return key_of(describe(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained(Training):
+    """SimCSE, or a variant of it that a Run can describe."""
+
+    run: Run
+    keeps_batch: bool = False  # where the batch size is what is studied, a smaller scale takes fewer steps instead
+    most: int | None = None  # a sample of at most this many rows of the corpus
+
+    @property
+    def encoder(self) -> str | None:
+        """The encoder of its run."""
+        return self.run.model
+
+    def limit(self, scale: Scale) -> int | None:
+        """Return the number of rows of its sample, or of the scale where that is smaller."""
+        return min((limit for limit in (scale.rows, self.most) if limit is not None), default=None)
+
+    def changed(self, **changes: object) -> Trained:
+        """Return the same training with other fields of its run; a batch size given here is kept at every scale."""
+        kept = self.keeps_batch or "batch_size" in changes
+        return dataclasses.replace(self, run=self.run.replace(**changes), keeps_batch=kept)
+
+    def passes(self, scale: Scale) -> int:
+        """Estimate how many sentences its training sends through the encoder."""
+        return super().passes(scale) * (self.run.epochs if scale.steps is None else 1)
+
+    def identity(self, scale: Scale) -> str:
+        """Return what tells trainings apart at a scale."""
+        run = self._scaled(scale, encoder="one" if scale.own_encoder else None, seed=0, device="auto")
+        return key_of([describe(run), self.corpus, self.rows_at(scale)])
+
+    def run_in(self, lab: Lab, seed: int) -> Run:
+        """Return the run as a lab trains it."""
+        run = self._scaled(lab.scale, encoder=lab.encoder, seed=seed, device=lab.device)
+        if run.positive == "synonym":
+            run = run.replace(wordnet=lab.wordnet)
+        if not lab.scale.own_encoder:  # as the paper's authors trained
+            run = run.replace(precision=mixed_precision(choose_device(lab.device)))
+        return run.replace(data=str(self.text(lab)), skip_bad_rows=CORPORA[self.corpus].blank_lines)
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return its run and the hash of its corpus; defaults are not named, so that a new field changes no key."""
+        run, default = describe(self.run_in(lab, seed)), describe(Run())
+        shaping = {name: v for name, v in run.items() if name not in NOT_IN_KEYS and v != default.get(name)}
+        return {"run": shaping, "corpus": sha256(self.text(lab))}
+
+    def source(self, lab: Lab, seed: int) -> str:
+        """Train it, resume an earlier try, or find it done."""
+        run = self.run_in(lab, seed)
+        # Below the paper's scale it is evaluated once, after training; a tracked run is evaluated as it trains.
+        evaluated = not lab.scale.own_encoder or bool(run.track_geometry)
+        return lab.train(self.key(lab, seed), run, dev=lab.dev if evaluated else None)
+
+    def _scaled(self, scale: Scale, *, encoder: str | None, seed: int, device: str) -> Run:
+        return scale_run(self.run, scale, encoder=encoder, seed=seed, device=device, keeps_batch=self.keeps_batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baseline(Training):
+    """Another paper's method, trained here."""
+
+    baseline: str
+    start: ModelSpec = Raw()
+
+    @property
+    def inner(self) -> ModelSpec:
+        """What it starts from."""
+        return self.start
+
+    def passes(self, scale: Scale) -> int:
+        """Estimate how many sentences its training sends through the encoder."""
+        if self.baseline == "ct" and scale.steps is None:
+            return CT_STEPS * 2 * (1 + 8)  # two anchors a step, each with eight candidates
+        return super().passes(scale)
+
+    def run_in(self, lab: Lab, seed: int) -> BaselineRun:
+        """Return the run as a lab trains it, without the model that it starts from."""
+        from twinpass.training.baselines import BaselineRun
+
+        run = BaselineRun(
+            baseline=self.baseline,
+            data=str(self.text(lab)),
+            skip_bad_rows=CORPORA[self.corpus].blank_lines,
+            seed=seed,
+            device=lab.device,
+        )
+        return scale_baseline(run, lab.scale)
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return its run with every default filled in, what it starts from, and the hash of its corpus."""
+        run = describe(self.run_in(lab, seed).filled())
+        start = self.start.description(lab, seed) if self.start.trains else self.start.source(lab, seed)
+        return {
+            "run": {name: value for name, value in run.items() if name not in (*NOT_IN_KEYS, "model")},
+            "start": start,
+            "corpus": sha256(self.text(lab)),
+        }
+
+    def source(self, lab: Lab, seed: int) -> str:
+        """Train it, resume an earlier try, or find it done."""
+        run = dataclasses.replace(self.run_in(lab, seed), model=self.start.source(lab, seed))
+        return lab.train(self.key(lab, seed), run, dev=lab.dev)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled(ModelSpec):
+    """A trained model with another pooler than it was trained with."""
+
+    of: Training
+    pooler: str
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return the training and the pooler."""
+        return {"of": self.of.description(lab, seed), "pooler": self.pooler}
+
+    def open(self, lab: Lab, seed: int, *, texts: Sequence[str] = ()) -> Model:
+        """Load the trained model with the pooler."""
+        return lab.open(self.of.source(lab, seed), pooler=self.pooler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fitted(ModelSpec):
+    """A model with a layer fitted to its vectors: of NLI sentences, or of the sentences that it is evaluated on."""
+
+    of: ModelSpec
+    layer: Literal["whitening", "flow"]
+    on: Literal["nli", "target"]
+
+    @property
+    def is_random(self) -> bool:
+        """A flow starts at random; whitening does not."""
+        return self.layer == "flow" or self.of.is_random
+
+    @property
+    def fitted_to_target(self) -> bool:
+        """Whether the layer is fitted on target."""
+        return self.on == "target"
+
+    def corpora(self, scale: Scale) -> Iterator[tuple[str, int | None]]:
+        """Yield the NLI sentences, if the layer is fitted to them."""
+        if self.on == "nli":
+            yield "nli-sentences", scale.fitting_sentences
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return the inner model, the layer, and what it is fitted to."""
+        texts = "target, all splits" if self.on == "target" else sha256(_nli_sentences(lab))
+        return {"of": self.of.description(lab, seed), "layer": self.layer, "on": texts, "seed": seed}
+
+    def open(self, lab: Lab, seed: int, *, texts: Sequence[str] = ()) -> Model:
+        """Load the inner model, and fit the layer or find it fitted."""
+        from twinpass.encoder.layers import FITS, apply_layer, kept_layer
+
+        base = self.of.open(lab, seed)
+        if self.on == "nli":
+            texts = _nli_sentences(lab).read_text("utf-8").splitlines()
+        key = key_of([self.key(lab, seed), key_of(list(texts))])
+
+        def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+            return encode_once(base, texts, cache=lab.cache)(texts)
+
+        with lab.store.locked(key):
+            layer = kept_layer(lab.store.layer(key), lambda: FITS[self.layer](encode(texts), seed=seed))
+        return Model(f"{base.name} + {self.layer} ({self.on})", lambda texts: apply_layer(layer, encode(texts)))
+
+
+def _nli_sentences(lab: Lab) -> Path:
+    """Return the file of NLI sentences, of all labels equally, that a layer is fitted to."""
+    return lab.corpora.sized(lab.scale.fitting_sentences).prepare("nli-sentences")
+
+
+def unsupervised(corpus: str = "wiki", **changes: object) -> Trained:
+    """Unsupervised SimCSE of BERT-base as in Table A.1, with some fields changed."""
+    return Trained(run=UNSUP.replace(**{"model": BERT, "pooler": "cls_mlp_train"} | changes), corpus=corpus)
+
+
+def supervised(corpus: str = "nli-triplets", **changes: object) -> Trained:
+    """Supervised SimCSE of BERT-base as in Table A.1, with some fields changed."""
+    return Trained(run=SUP.replace(**{"model": BERT, "pooler": "cls_mlp"} | changes), corpus=corpus)
+
+
+ALL = "*"  # the place of a model whose measure fills every column of its row
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row: the subject behind each column, or one behind all of them; none where only the paper has a number."""
+    """A row: the model for each column, or one for all of them; none where only the paper has a number."""
 
     key: str
     label: str
-    subjects: Mapping[str, Subject] = field(default_factory=dict)
+    models: Mapping[str, ModelSpec] = field(default_factory=dict)
+    paper: tuple[float | None, ...] = ()  # the paper's number for each column; nothing where it prints none
     measure: str | None = None  # where it is not the recipe's
     pick: str | None = None  # which of the measure's numbers the row shows, where it is not one for each column
     source: str = ""  # whom the paper quotes
@@ -28,36 +355,39 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Rows, what is measured of them, and the paper's numbers under the same keys."""
+    """Rows, and what is measured of them; most tables show Spearman's correlation on STS-B's development set."""
 
     name: str  # table-3, figure-2
     title: str
-    measure: str
-    columns: Mapping[str, str]  # key -> heading
     rows: tuple[Row, ...]
-    paper: Mapping[str, tuple[Number, ...]]  # row -> a number for each column; empty for figures without numbers
-    protocol: str
+    measure: str = "stsb-dev"
+    columns: Mapping[str, str] = field(default_factory=lambda: {"stsb": "STS-B"})  # key -> heading
+    protocol: str = "STS-B dev, Spearman x 100, no regressor"
     figure: str = "dots"  # how it is drawn
-    trainings_per_subject: int = 1
+    trainings_per_model: int = 1
 
-    def published(self, row: str, column: str) -> Number:
+    @property
+    def has_numbers(self) -> bool:
+        """Whether the paper prints numbers for it."""
+        return any(row.paper for row in self.rows)
+
+    def published(self, row: Row, column: str) -> float | None:
         """Return the paper's number of a cell, if it has one."""
-        numbers = self.paper.get(row)
-        return None if numbers is None else numbers[list(self.columns).index(column)]
+        return row.paper[list(self.columns).index(column)] if row.paper else None
 
-    def cells(self, row: Row) -> list[tuple[str, Subject]]:
-        """Return (column or ALL, subject) of each thing to measure for a row."""
-        return list(row.subjects.items())
+    def models(self, scale: Scale) -> list[ModelSpec]:
+        """Return every model of its rows that is run at a scale."""
+        return [model for row in self.rows for model in row.models.values() if scale.runs(model.encoder)]
 
 
 RECIPES: Registry[Recipe] = Registry("table or figure")
 
 
-def one_subject(key: str, label: str, subject: Subject, *, source: str = "") -> Row:
-    """A row with a single subject behind all its columns."""
-    return Row(key=key, label=label, subjects={ALL: subject}, source=source)
+def one_model(key: str, label: str, model: ModelSpec, *paper: float | None, source: str = "") -> Row:
+    """A row with a single model for all its columns, and the paper's numbers."""
+    return Row(key=key, label=label, models={ALL: model}, paper=paper, source=source)
 
 
 def quoted(key: str, label: str, *, source: str, why: str) -> Row:
-    """A row whose number stands as the paper quotes it."""
+    """A row that only quotes the paper's number."""
     return Row(key=key, label=label, source=source, why_quoted=why)

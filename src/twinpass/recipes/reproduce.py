@@ -1,82 +1,137 @@
-"""Run a recipe: every row by every seed, what is done already left alone, ours beside the paper's."""
+"""Reproduce tables and figures of the paper: every row with every seed, ours beside the paper's.
+
+What is finished is not done again: the same call resumes where it was stopped, and rows that tables share are trained
+once.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import statistics
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from twinpass.display import Displayed, Grid
 from twinpass.encoder.runtime import choose_device
-from twinpass.errors import OutputError, TwinpassError
+from twinpass.errors import ConfigError, InputError, OutputError, TwinpassError
+from twinpass.log import Stepped
+from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
-from twinpass.recipes.accounts import account_for
-from twinpass.recipes.agreement import Agreement, order_agreement
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, Found
-from twinpass.recipes.recipe import ALL, Recipe, Row
-from twinpass.recipes.scales import CT_STEPS, Scale, runs_at, scale_run
+from twinpass.recipes.recipe import ALL, ModelSpec, Recipe, Row, Training
+from twinpass.recipes.report import Cell, Outcome, RowOutcome, write_report
+from twinpass.recipes.scales import SCALES, Scale
+from twinpass.recipes.smoke_data import make_data, make_encoder
 from twinpass.recipes.store import Busy, describe, key_of
-from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Subject, Trained, encoder_of
+from twinpass.recipes.tables import load_recipes
 from twinpass.training.memory import explaining_memory, memory_of
 
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One cell: our numbers, one a seed, and the paper's."""
-
-    ours: tuple[float, ...] = ()
-    paper: float | None = None
-
-    @property
-    def mean(self) -> float | None:
-        """The mean over seeds."""
-        return statistics.fmean(self.ours) if self.ours else None
-
-    @property
-    def deviation(self) -> float | None:
-        """The standard deviation over seeds, where there are several."""
-        return statistics.stdev(self.ours) if len(self.ours) > 1 else None
-
-    @property
-    def difference(self) -> float | None:
-        """Ours less the paper's."""
-        return None if self.mean is None or self.paper is None else self.mean - self.paper
+STEPS_BETWEEN_LINES = 250  # of a training; a table has dozens of them
 
 
-@dataclass(kw_only=True)
-class RowOutcome:
-    """What came of a row."""
+@dataclass(frozen=True, repr=False)
+class Reproduction(Displayed):
+    """What came of one or more recipes."""
 
-    row: Row
-    cells: dict[str, Cell] = field(default_factory=dict)
-    more: dict[str, list[Any]] = field(default_factory=dict)  # by column, one a seed
-    note: str = ""  # why it has no number of ours, where it has none
+    outcomes: tuple[Outcome, ...]
 
+    def __getitem__(self, name: str) -> Outcome:
+        return {outcome.recipe.name: outcome for outcome in self.outcomes}[name]
 
-@dataclass(kw_only=True)
-class Outcome:
-    """What came of a recipe."""
+    def grids(self) -> list[Grid]:
+        """Return the tables of every recipe."""
+        return [grid for outcome in self.outcomes for grid in outcome.grids()]
 
-    recipe: Recipe
-    scale: str
-    encoder: str | None
-    seeds: tuple[int, ...]
-    rows: list[RowOutcome]
-    facts: dict[str, Any]
+    def to_dict(self) -> dict[str, Any]:
+        """Return every recipe as plain data."""
+        return {"recipes": [outcome.to_dict() for outcome in self.outcomes]}
 
-    def agreement(self, column: str) -> Agreement | None:
-        """Return whether our numbers of a column order the rows as the paper's do."""
-        cells = [row.cells.get(column, Cell()) for row in self.rows]
-        return order_agreement([cell.mean for cell in cells], [cell.paper for cell in cells])
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per cell of every table."""
+        return [record for outcome in self.outcomes for record in outcome.records()]
 
 
-def reproduce(recipe: Recipe, lab: Lab, *, seeds: Sequence[int]) -> Outcome:
-    """Measure every row that this scale and this data allow."""
-    content = lab.encoder_content  # looked at first: an encoder that changed finds no rows of the old one
-    rows = _reproduce_rows(recipe, lab, seeds)
+def reproduce(
+    *names: str,
+    scale: str = "smoke",
+    seeds: int = 1,
+    seed: int = 42,
+    encoder: str | None = None,
+    data: str | Path | None = None,
+    output: str | Path = "reproduction",
+    wordnet: str | None = None,
+    device: str = "auto",
+    progress: Progress = silent,
+    log: Log = ignore,
+    on_outcome: Callable[[Outcome], None] | None = None,
+) -> Reproduction:
+    """Run tables and figures of the paper (table-1 ... figure-g1), and write a report of each.
+
+    `scale` is paper, small (two CPU cores) or smoke (seconds, with generated text and a tiny encoder unless `data` and
+    `encoder` are given). The seeds are `seed` and those after it, `seeds` in all. `encoder` is used in place of the
+    paper's; at the scale paper it is a folder that holds the paper's. `data` is the folder of training text and
+    evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is called after each
+    recipe of which at least one row could be measured; if none could, an InputError says why.
+    """
+    recipes = load_recipes()
+    chosen = [recipes[name] for name in names]
+    if not chosen:
+        raise ConfigError(f"no table or figure was named. Known: {', '.join(recipes)}.")
+    data, encoder = _inputs(SCALES[scale], None if data is None else Path(data), encoder, Path(output))
+    lab = Lab(
+        scale=SCALES[scale],
+        data=data,
+        output=Path(output),
+        encoder=encoder,
+        device=device,
+        wordnet=wordnet,
+        log=log,
+        on_event=lambda event: _log_step(event, log),
+    )
+    outcomes = []
+    for recipe in chosen:
+        outcome = run_recipe(recipe, lab, seeds=range(seed, seed + seeds), progress=progress)
+        outcomes.append(outcome)
+        if not outcome.is_measured:  # a table of dashes must not overwrite an earlier report
+            log(f"{recipe.name}: no row could be measured, so no report is written")
+            continue
+        log(f"{recipe.name}: written to {write_report(outcome, lab.reports)[0]} and beside it")
+        if on_outcome is not None:
+            on_outcome(outcome)
+    if not any(outcome.is_measured for outcome in outcomes):
+        notes = [row.note for outcome in outcomes for row in outcome.rows if row.note]
+        raise InputError(f"no row could be measured. {notes[0] if notes else ''}".strip())
+    return Reproduction(tuple(outcomes))
+
+
+def _inputs(scale: Scale, data: Path | None, encoder: str | None, output: Path) -> tuple[Path, str | None]:
+    """Return the data folder and the encoder, generated at the scale smoke, or say what is missing."""
+    if scale.name == "smoke":
+        data = data or make_data(output / "smoke-data")
+        encoder = encoder or str(make_encoder(output / "tiny-encoder"))
+    if data is None:
+        raise ConfigError(
+            f"the scale {scale.name!r} needs real text: pass its folder with --data. docs/reproduce.md lists its files."
+        )
+    if not data.is_dir():
+        raise ConfigError(f"no folder {data}. Pass the data folder with --data.")
+    scale.check_encoder(encoder)
+    return data, encoder
+
+
+def _log_step(event: object, log: Log) -> None:
+    if isinstance(event, Stepped) and (event.step == event.steps or event.step % STEPS_BETWEEN_LINES == 0):
+        speed = f"{event.sentences_per_second:.0f} sentences/s"
+        log(f"  step {event.step} of {event.steps}: loss {event.loss:.4f}, {speed}")
+
+
+def run_recipe(recipe: Recipe, lab: Lab, *, seeds: Sequence[int], progress: Progress = silent) -> Outcome:
+    """Measure every row that the lab's scale and data allow."""
+    content = lab.encoder_content  # first: with an encoder that changed, no rows of the old one must be found
+    rows = _run_rows(recipe, lab, seeds, progress)
     options = {
         "recipe": recipe.name,
         "scale": describe(lab.scale),
@@ -92,150 +147,158 @@ def reproduce(recipe: Recipe, lab: Lab, *, seeds: Sequence[int]) -> Outcome:
         encoder=lab.encoder,
         seeds=tuple(seeds),
         rows=[rows[row.key] for row in recipe.rows],
-        facts=provenance(options=options) | {"corpora": account_for(recipe, lab.corpora, lab.scale)},
+        facts=provenance(options=options) | {"corpora": text_facts(recipe, lab)},
     )
 
 
-def _reproduce_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int]) -> dict[str, RowOutcome]:
-    """Measure rows in their order; those that another process is at come last, when it may be done with them."""
+def _run_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int], progress: Progress) -> dict[str, RowOutcome]:
+    """Measure rows in their order; those that another process works on come last, when it may be done with them."""
     found: dict[str, RowOutcome] = {}
-    for wait in (False, True):
-        for number, row in enumerate(recipe.rows, start=1):
-            if row.key in found:
-                continue
-            lab.log(f"{recipe.name}, row {number} of {len(recipe.rows)}: {row.label}")
-            try:
-                found[row.key] = _reproduce_row(recipe, row, lab, seeds, wait=wait)
-            except Busy:
-                lab.log("  another process is at it: later")
+    with progress(f"rows of {recipe.name}", total=len(recipe.rows)) as advance:
+        for wait in (False, True):
+            for place, row in enumerate(recipe.rows, start=1):
+                if row.key in found:
+                    continue
+                lab.log(f"{recipe.name}, row {place} of {len(recipe.rows)}: {row.label}")
+                try:
+                    found[row.key] = _run_row(recipe, row, lab, seeds, wait=wait)
+                    advance(1)
+                except Busy:
+                    lab.log("  another process works on it: postponed")
     return found
 
 
-def _reproduce_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: bool) -> RowOutcome:
+def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: bool) -> RowOutcome:
     outcome = RowOutcome(row=row, note=row.why_quoted)
     found: dict[str, list[float]] = {}
-    for column, subject in recipe.cells(row):
-        if not runs_at(lab.scale, encoder_of(subject)):
-            outcome.note = "at the paper's scale only: another encoder"
+    for column, model in row.models.items():
+        if not lab.scale.runs(model.encoder):
+            outcome.note = "only at the paper's scale: another encoder"
             continue
         try:
-            used = seeds_of(subject, seeds)
-            measured = [_measure(recipe, row, subject, lab, seed, wait=wait) for seed in used]
+            used = seeds if model.is_random else seeds[:1]
+            measured = [_measure(recipe, row, model, lab, seed, wait=wait) for seed in used]
         except OutputError:
             raise
-        except TwinpassError as error:  # text or a model that is not here, or a run that cannot go on
+        except TwinpassError as error:  # text or a model that is not here, or a run that failed
             outcome.note = str(error)
-            lab.log(f"  left out: {error}")
+            lab.log(f"  skipped: {error}")
             continue
         outcome.more[column] = [each.more for each in measured]
         for each in measured:
-            for place, value in _placed(recipe, row, column, each.values).items():
+            for place, value in _by_column(recipe, row, column, each.values).items():
                 found.setdefault(place, []).append(value)
     for column in recipe.columns:
-        paper = recipe.published(row.key, column)
+        paper = recipe.published(row, column)
         outcome.cells[column] = Cell(ours=tuple(found.get(column, ())), paper=paper)
     return outcome
 
 
-def _placed(recipe: Recipe, row: Row, column: str, values: dict[str, float]) -> dict[str, float]:
-    """Return a measure's numbers by the columns they stand in."""
+def _by_column(recipe: Recipe, row: Row, column: str, values: dict[str, float]) -> dict[str, float]:
+    """Return a measure's numbers by the columns they belong to."""
     if row.pick is not None:
         return {next(iter(recipe.columns)): values[row.pick]}
-    if column != ALL:  # a measure of one number fills the column that the subject stands behind
+    if column != ALL:  # a measure of one number fills the column of its model
         return {column: next(iter(values.values()))}
     return {name: value for name, value in values.items() if name in recipe.columns}
 
 
-def _measure(recipe: Recipe, row: Row, subject: Subject, lab: Lab, seed: int, *, wait: bool) -> Found:
-    """Measure a subject, or find that it was measured before."""
+def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int, *, wait: bool) -> Found:
+    """Measure a model, or find that it was measured before."""
     name = row.measure or recipe.measure
     key = key_of(
-        {"subject": lab.key(subject, seed), "measure": name, "data": str(lab.data), "judged": lab.scale.judged_rows}
+        {"subject": model.key(lab, seed), "measure": name, "data": str(lab.data), "judged": lab.scale.evaluated_rows}
     )
     with lab.store.locked(key, wait=wait):
         known = lab.store.read_score(key)
         if known is not None:
-            # A file has null for what is not a number.
+            # JSON has null for NaN.
             values = {name: math.nan if value is None else value for name, value in known["values"].items()}
             return Found(values, known["more"])
-        with explaining_memory(lambda: f"{memory_of(choose_device(lab.device))} ran out. Try it on another."):
-            found = MEASURES[name](lab, subject, seed)
-        facts = provenance(options={"subject": describe(subject), "measure": name, "seed": seed})
+        with explaining_memory(lambda: f"{memory_of(choose_device(lab.device))} ran out. Try another machine."):
+            found = MEASURES[name](lab, model, seed)
+        facts = provenance(options={"model": describe(model), "measure": name, "seed": seed})
         lab.store.write_score(key, facts | dataclasses.asdict(found))
     lab.log("  " + ", ".join(f"{column} {value:.2f}" for column, value in found.values.items()))
     return found
 
 
-def seeds_of(subject: Subject, seeds: Sequence[int]) -> Sequence[int]:
-    """Return the seeds that make a difference: nothing is drawn at random where nothing is trained."""
-    if isinstance(subject, (Trained, Baseline)):
-        return seeds
-    if isinstance(subject, Pooled):
-        return seeds_of(subject.of, seeds)
-    if isinstance(subject, Fitted):
-        return seeds if subject.layer == "flow" else seeds_of(subject.of, seeds)
-    return seeds[:1]
+def text_facts(recipe: Recipe, lab: Lab) -> dict[str, dict[str, Any]]:
+    """Return, for each text that the recipe's rows use at this scale, its files, its rows and the rows skipped."""
+    parts = [part for model in recipe.models(lab.scale) for part in model.parts()]
+    found: dict[str, dict[str, Any] | None] = {}
+    for name, rows in dict.fromkeys(use for part in parts for use in part.corpora(lab.scale)):
+        title = name if rows == lab.scale.rows else f"{name}, at most {rows:,}"
+        found[title] = lab.corpora.sized(rows).facts(name)
+    for kind in [*(kind for part in parts for kind in part.files), *["flickr"] * (recipe.measure == "retrieval")]:
+        found[kind] = lab.corpora.file_facts(kind)
+    return {name: facts for name, facts in found.items() if facts is not None}  # a row without its text says why
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a recipe takes: trainings, sentences through the encoder in them, hours by the scale's rate."""
+    """What a recipe takes: trainings, sentences through the encoder in them, hours at the scale's rate."""
 
     trainings: int
     passes: int
     hours: float | None
 
+    @property
+    def time(self) -> str:
+        """The hours in words."""
+        if self.hours is None:
+            return "depends on the GPU"
+        minutes = self.hours * 60
+        return f"{self.hours:.1f} h" if self.hours >= 1 else f"{minutes:.0f} min" if minutes >= 1 else "seconds"
+
 
 def estimate(recipe: Recipe, scale: Scale) -> Cost:
     """Estimate one seed of a recipe; equal trainings are counted once."""
-    subjects = {_identity(s, scale): s for row in recipe.rows for s in _trainings(row, scale)}
-    each = recipe.trainings_per_subject
-    passes = each * sum(_passes(subject, scale) for subject in subjects.values())
-    rate = scale.passes_per_second
-    return Cost(each * len(subjects), passes, None if rate is None else passes / rate / 3600)
+    parts = [part for model in recipe.models(scale) for part in model.parts()]
+    passes = {part.identity(scale): part.passes(scale) for part in parts if isinstance(part, Training)}
+    total, rate = recipe.trainings_per_model * sum(passes.values()), scale.passes_per_second
+    return Cost(recipe.trainings_per_model * len(passes), total, None if rate is None else total / rate / 3600)
 
 
-def _identity(subject: Subject, scale: Scale) -> str:
-    """Return what tells trainings apart at a scale: two may differ in nothing but what it makes smaller."""
-    if not isinstance(subject, Trained):
-        return key_of(describe(subject))
-    run = scale_run(
-        subject.run,
-        scale,
-        encoder="one" if scale.own_encoder else None,
-        seed=0,
-        device="auto",
-        keeps_batch=subject.keeps_batch,
-    )
-    return key_of([describe(run), subject.corpus, _rows_of(subject, scale)])
+@dataclass(frozen=True, repr=False)
+class Listing(Displayed):
+    """Every table and figure, with the cost of one seed at a scale."""
+
+    scale: Scale
+    costs: dict[str, Cost]
+
+    def grids(self) -> list[Grid]:
+        """Return one table."""
+        recipes = load_recipes()
+        rows = [
+            [
+                name,
+                recipes[name].title,
+                str(len(recipes[name].rows)),
+                str(cost.trainings),
+                f"{cost.passes:,}",
+                cost.time,
+            ]
+            for name, cost in self.costs.items()
+        ]
+        title = f"one seed at the scale {self.scale.name}: {self.scale.about}"
+        columns = ["name", "what", "rows", "trainings", "sentences encoded in training", "time"]
+        return [Grid(title=title, columns=columns, rows=rows, words=("what",))]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the scale's name and the records."""
+        return {"scale": self.scale.name, "recipes": self.records()}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per recipe."""
+        recipes = load_recipes()
+        return [
+            {"name": name, "title": recipes[name].title, "rows": len(recipes[name].rows), **dataclasses.asdict(cost)}
+            for name, cost in self.costs.items()
+        ]
 
 
-def _trainings(row: Row, scale: Scale) -> Iterator[Subject]:
-    for subject in row.subjects.values():
-        inner: Subject | None = subject
-        while inner is not None and runs_at(scale, encoder_of(subject)):
-            if isinstance(inner, (Trained, Baseline)):
-                yield inner
-            inner = inner.of if isinstance(inner, (Fitted, Pooled)) else getattr(inner, "start", None)
-
-
-# Rows of the paper's training corpora (Tables 4 and A.1), for the estimate.
-_ROWS = {"wiki": 1_000_000, "wiki-documents": 1_000_000, "nli-triplets": 275_601, "qqp": 134_000, "flickr": 318_000}
-_ROWS |= {"paranmt": 5_000_000, "nli-all": 942_000, "nli-labelled": 942_000, "nli-sentences": 942_000}
-
-
-def _rows_of(subject: Trained | Baseline, scale: Scale) -> int:
-    """Return how many rows of the paper's corpora it learns from."""
-    most = subject.most if isinstance(subject, Trained) else None
-    limits = [_ROWS.get(subject.corpus, 314_000), scale.rows, most]
-    return min(limit for limit in limits if limit is not None)
-
-
-def _passes(subject: Subject, scale: Scale) -> int:
-    if isinstance(subject, Baseline) and subject.baseline == "ct" and scale.steps is None:
-        return CT_STEPS * 2 * (1 + 8)  # two anchors a step, each with eight candidates
-    rows = _rows_of(subject, scale) if isinstance(subject, (Trained, Baseline)) else 0
-    if scale.steps is not None:
-        rows = scale.steps * (scale.batch_size or 1)
-    epochs = subject.run.epochs if isinstance(subject, Trained) and scale.steps is None else 1
-    return rows * epochs * (3 if isinstance(subject, Trained) and "triplets" in subject.corpus else 2)
+def list_recipes(scale: str = "small") -> Listing:
+    """Return every table and figure that `reproduce` knows, with the cost of one seed at a scale."""
+    size, recipes = SCALES[scale], load_recipes()
+    return Listing(size, {name: estimate(recipes[name], size) for name in recipes})

@@ -1,4 +1,4 @@
-"""How big a reproduction is: the paper's own size, small enough for two cores, or a smoke test."""
+"""The scales of a reproduction: the paper's own, one for two CPU cores, and a smoke test."""
 
 from __future__ import annotations
 
@@ -8,80 +8,97 @@ from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.errors import ConfigError
-from twinpass.recipes.subjects import BERT
 from twinpass.registry import Registry
 
 if TYPE_CHECKING:
     from twinpass.training.baselines import BaselineRun
 
+# The encoders that the paper trains.
+BERT, BERT_LARGE = "bert-base-uncased", "bert-large-uncased"
+ROBERTA, ROBERTA_LARGE = "roberta-base", "roberta-large"
+
 # On a GPU: by estimate 512 triplets of BERT-base take 30 GB at once and 5 in chunks; the loss is the whole batch's.
 GPU_CHUNKED_ABOVE, GPU_CHUNK = 128, 8192
-EPOCHS = {"infersent": 20}  # at most; the other baselines take one
-# CT's authors' code: ten rounds of 500 batches, each followed by a look at STS-B dev.
-CT_STEPS, CT_LOOKS = 5_000, 500
-SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale: its own of 512 want documents of 2,048
-CHUNKED_ABOVE, CHUNK = 64, 4096  # batches above so many rows are encoded in chunks of so many tokens
+EPOCHS = {"infersent": 20}  # at most; the other baselines train for one
+# CT's authors' code: ten rounds of 500 batches, each followed by an evaluation on STS-B dev.
+CT_STEPS, CT_EVAL_EVERY = 5_000, 500
+SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale: its own 512 need documents of 2,048 tokens
+CHUNKED_ABOVE, CHUNK = 64, 4096  # rows above which a batch is encoded in chunks, and tokens per chunk
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """What is made smaller, and how much; None leaves the paper's value."""
+    """What is reduced, and to how much; None keeps the paper's value."""
 
     name: str
-    says: str
+    about: str
     steps: int | None = None
     batch_size: int | None = None  # at most
     rows: int | None = None  # of each training corpus
-    fitting_sentences: int | None = None  # that a layer is fitted to
-    judged_rows: int | None = None  # of each part of an evaluation task
+    fitting_sentences: int | None = None  # NLI sentences that a layer is fitted to
+    evaluated_rows: int | None = None  # of each part of an evaluation task, and of the dev set
     transfer_protocol: str = "full"
-    captions: int | None = None  # that are searched
-    word_vectors_width: int = 2048  # of InferSent's BiLSTM, each direction
+    captions: int | None = None  # that Table 8 searches
+    lstm_width: int = 2048  # of InferSent's BiLSTM, each direction
     passes_per_second: float | None = None  # for the estimate of cost
 
     @property
     def own_encoder(self) -> bool:
-        """Tell whether one encoder stands for all of the paper's."""
+        """Whether one encoder of the user's takes the place of all of the paper's."""
         return self.name != "paper"
 
-    def need_encoder(self, encoder: str | None) -> str:
-        """Return the encoder that stands for the paper's, or say that one is to be named."""
-        if encoder is None:
-            raise ConfigError(
-                f"the scale {self.name!r} trains one small encoder in place of the paper's: name it with --encoder "
-                "(a folder or a hub name; a near-raw one, such as distilbert-base-cased, shows most)."
-            )
-        return encoder
+    def runs(self, encoder: str | None) -> bool:
+        """Tell whether rows of this encoder of the paper are run: all at the paper's scale, one family below it."""
+        return not self.own_encoder or encoder in (None, BERT)
+
+    def check_encoder(self, given: str | None) -> None:
+        """Raise ConfigError now if the given encoder cannot be used: later, every row would be skipped for it."""
+        if self.own_encoder:
+            from twinpass.encoder.load import find_folder
+
+            find_folder(self._need(given))
+        elif given is not None:
+            self._folder(given)
 
     def encoder_for(self, papers: str, given: str | None) -> str:
-        """Return what stands for one of the paper's encoders: the given one, or at its own scale that one itself."""
+        """Return what is used for one of the paper's encoders: the given one, or at the paper's scale that one."""
         if self.own_encoder:
-            return self.need_encoder(given)
+            return self._need(given)
+        return papers if given is None else self._folder(given, papers)
+
+    def _need(self, given: str | None) -> str:
         if given is None:
-            return papers
+            raise ConfigError(
+                f"the scale {self.name!r} trains one small encoder in place of the paper's: pass it with --encoder "
+                "(a folder or a hub name; a pretrained one without sentence training, such as distilbert-base-cased, "
+                "shows the largest differences)."
+            )
+        return given
+
+    def _folder(self, given: str, papers: str = "") -> str:
         folder = Path(given) / papers
         if not folder.is_dir():
             raise ConfigError(
-                f"no folder {folder}. At the scale {self.name!r} --encoder names a folder in which the paper's "
-                f"encoders lie under their names on the hub ({papers} is wanted here); without it they are fetched."
+                f"no folder {folder}. At the scale {self.name!r}, --encoder is a folder that holds the paper's "
+                "encoders under their hub names; without it they are downloaded."
             )
         return str(folder)
 
 
 SCALES: Registry[Scale] = Registry("scale")
-PAPER = SCALES.add("paper", Scale(name="paper", says="the paper's own configuration, on a GPU"))
-# 30 steps of 64 move a raw encoder far enough to tell methods apart; a row takes 3 to 5 minutes of one core.
+PAPER = SCALES.add("paper", Scale(name="paper", about="the paper's own configuration, on a GPU"))
+# 30 steps of 64 are enough to tell methods apart; a row takes 3 to 5 minutes of one core.
 SMALL = SCALES.add(
     "small",
     Scale(
         name="small",
-        says="30 steps of 64, an hour or two on 2 cores",
+        about="30 steps of 64, an hour or two on 2 cores",
         steps=30,
         batch_size=64,
         rows=20_000,
         fitting_sentences=10_000,
         captions=20_000,
-        word_vectors_width=256,
+        lstm_width=256,
         passes_per_second=13.0,
     ),
 )
@@ -89,22 +106,22 @@ SMOKE = SCALES.add(
     "smoke",
     Scale(
         name="smoke",
-        says="a tiny encoder and made-up text: does it run?",
+        about="a tiny random encoder and generated text: does it run?",
         steps=2,
         batch_size=8,
         rows=64,
         fitting_sentences=120,
-        judged_rows=60,
+        evaluated_rows=60,
         captions=200,
         transfer_protocol="fast",
-        word_vectors_width=8,
+        lstm_width=8,
         passes_per_second=2000.0,
     ),
 )
 
 
 def scale_run(run: Run, scale: Scale, *, encoder: str | None, seed: int, device: str, keeps_batch: bool = False) -> Run:
-    """Return the run as a scale has it: with another encoder, fewer steps, smaller batches."""
+    """Return a run at a scale: with another encoder, fewer steps, smaller batches."""
     run = run.replace(model=scale.encoder_for(run.model, encoder), seed=seed, device=device)
     if not scale.own_encoder:
         return run.replace(chunk_tokens=GPU_CHUNK if run.batch_size > GPU_CHUNKED_ABOVE else None)
@@ -123,17 +140,12 @@ def scale_run(run: Run, scale: Scale, *, encoder: str | None, seed: int, device:
 
 
 def scale_baseline(run: BaselineRun, scale: Scale) -> BaselineRun:
-    """Return a baseline's run as a scale has it: as many rows as SimCSE sees there, in the baseline's own batches."""
+    """Return a baseline's run at a scale: as many rows as SimCSE sees there, in the baseline's own batches."""
     run = replace(run, epochs=EPOCHS.get(run.baseline, 1))
     if not scale.own_encoder:
-        return replace(run, steps=CT_STEPS, eval_every=CT_LOOKS) if run.baseline == "ct" else run
+        return replace(run, steps=CT_STEPS, eval_every=CT_EVAL_EVERY) if run.baseline == "ct" else run
     seen = (scale.steps or 1) * (scale.batch_size or 1)
     run = replace(run, steps=max(2, seen // run.filled().batch_size))
     if run.baseline == "infersent":
-        return replace(run, width=scale.word_vectors_width)
+        return replace(run, width=scale.lstm_width)
     return replace(run, max_tokens=SPAN) if run.baseline == "declutr" else run
-
-
-def runs_at(scale: Scale, encoder: str | None) -> bool:
-    """Tell whether rows of this encoder of the paper's are run: all at the paper's scale, one family below it."""
-    return not scale.own_encoder or encoder in (None, BERT)

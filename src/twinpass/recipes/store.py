@@ -1,4 +1,4 @@
-"""What was already made: models and scores in one folder, each under a key that says all that shaped it."""
+"""What was already made: models, layers and scores in one folder, each under a key computed from all that shaped it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from twinpass.errors import ConfigError
-from twinpass.files import explaining, write_json
-
-try:
-    import fcntl
-except ImportError:  # Windows: two reproductions in one folder must then not run at once
-    fcntl = None  # type: ignore[assignment]
+from twinpass.errors import ConfigError, OutputError
+from twinpass.files import explaining, locked, write_json
 
 
 def describe(thing: Any) -> Any:
-    """Return a subject as plain data, every field of it."""
+    """Return a dataclass as plain data, every field of it."""
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         fields = {f.name: describe(getattr(thing, f.name)) for f in dataclasses.fields(thing)}
         return {"kind": type(thing).__name__} | fields
@@ -60,13 +55,13 @@ class Store:
         return (self.model(key) / "finished.json").is_file()
 
     def finish(self, key: str, facts: Any) -> None:
-        """Note that a model is finished, and let go of what only an unfinished one needs."""
+        """Mark a model as finished, and delete what only an unfinished one needs."""
         # In this order: a model that is stopped between the two is finished, or can still be resumed.
         write_json(self.model(key) / "finished.json", facts)
         shutil.rmtree(self.model(key) / "checkpoints", ignore_errors=True)
 
     def read_score(self, key: str) -> Any | None:
-        """Return what was measured under a key, if it was."""
+        """Return what was measured under a key, or None."""
         path = self.folder / "scores" / f"{key}.json"
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
@@ -75,24 +70,25 @@ class Store:
         write_json(self.folder / "scores" / f"{key}.json", found)
 
     def recognise(self, name: str, content: str) -> None:
-        """Remember what an encoder's name stands for: keys hold the name, so another content must not come under it."""
+        """Remember the content of an encoder's folder: keys hold only its name, so its content must not change."""
         path = self.folder / "encoders.json"
         with self.locked("encoders"):
             known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
             if known.get(name, content) != content:
                 raise ConfigError(
                     f"{name} has changed since results in {self.folder} were made with it. "
-                    "Name another folder with -o, or the encoder as it was."
+                    "Choose another output folder (-o), or restore the encoder."
                 )
             write_json(path, known | {name: content})
 
     @contextlib.contextmanager
     def locked(self, key: str, *, wait: bool = True) -> Iterator[None]:
-        """Let one process at a time work on a key; another waits, and then finds the work done, or is told Busy."""
-        with (self.folder / "models" / f".{key}.lock").open("w") as stream:
-            if fcntl is not None:
-                try:
-                    fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-                except BlockingIOError:
-                    raise Busy from None
+        """Let one process at a time work on a key; another waits and then finds the work done, or gets Busy."""
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.folder / "models" / f".{key}.lock", wait=wait))
+            except OutputError:
+                if wait:
+                    raise
+                raise Busy from None
             yield

@@ -1,4 +1,4 @@
-"""One file a table or figure; each holds a RECIPE."""
+"""One file per table or figure; each holds a RECIPE."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Figure 2: the path between alignment and uniformity, every 10 steps of training."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables.models import DELETE_ONE, SIMCSE
+from twinpass.recipes.recipe import Recipe, one_model
+from twinpass.recipes.tables.shared import DELETE_ONE, SIMCSE
 from twinpass.recipes.tables.table_3 import FIXED, NO_DROPOUT
 
 RECIPE = Recipe(
@@ -11,11 +11,10 @@ RECIPE = Recipe(
     columns={"alignment": "alignment at the end", "uniformity": "uniformity at the end"},
     protocol="STS-B dev: pairs scored above 4 for alignment, all sentences for uniformity (t = 2)",
     rows=(
-        one_subject("fixed", "Fixed 0.1", FIXED),
-        one_subject("no-dropout", "No dropout", NO_DROPOUT),
-        one_subject("delete-one", "Delete one word", DELETE_ONE),
-        one_subject("simcse", "Unsup. SimCSE", SIMCSE),
+        one_model("fixed", "Fixed 0.1", FIXED),
+        one_model("no-dropout", "No dropout", NO_DROPOUT),
+        one_model("delete-one", "Delete one word", DELETE_ONE),
+        one_model("simcse", "Unsup. SimCSE", SIMCSE),
     ),
-    paper={},  # the paper draws it and prints no numbers
     figure="trajectory",
 )

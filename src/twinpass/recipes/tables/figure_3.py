@@ -1,22 +1,11 @@
 """Figure 3: models between alignment and uniformity, with their average STS."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables import models as m
-from twinpass.recipes.tables.published import averages
+from twinpass.recipes.recipe import ALL, Recipe, one_model
+from twinpass.recipes.tables.shared import FIGURE_MODELS, NEXT_3
+from twinpass.recipes.tables.table_5 import RECIPE as TABLE_5
 
-_AVERAGES = averages(
-    "5",
-    {
-        "bert": ("unsupervised", "BERT-base (first-last avg.)"),
-        "bert-flow": ("unsupervised", "BERT-base-flow"),
-        "bert-whitening": ("unsupervised", "BERT-base-whitening"),
-        "simcse": ("unsupervised", "SimCSE-BERT-base"),
-        "sbert": ("supervised", "SBERT-base"),
-        "sbert-flow": ("supervised", "SBERT-base-flow"),
-        "sbert-whitening": ("supervised", "SBERT-base-whitening"),
-        "sup-simcse": ("supervised", "SimCSE-BERT-base"),
-    },
-)
+# The paper prints only the averages, in Table 5; that of Next3Sent is not printed there.
+_AVERAGES = {row.models[ALL]: row.paper[-1] for row in TABLE_5.rows if row.models}
 
 RECIPE = Recipe(
     name="figure-3",
@@ -24,18 +13,9 @@ RECIPE = Recipe(
     measure="geometry",
     columns={"alignment": "alignment", "uniformity": "uniformity", "avg": "Avg. STS"},
     protocol="alignment and uniformity on STS-B dev; Avg. of seven STS tasks, Spearman x 100, all, no regressor",
-    rows=(
-        one_subject("bert", "Avg. BERT", m.BERT_AVERAGE),
-        one_subject("bert-flow", "BERT-flow", m.on_nli("flow", m.BERT_FIRST_LAST)),
-        one_subject("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
-        one_subject("next-3", "Next3Sent", m.NEXT_3),
-        one_subject("simcse", "Unsup. SimCSE", m.SIMCSE),
-        one_subject("sbert", "SBERT", m.SBERT),
-        one_subject("sbert-flow", "SBERT-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
-        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
-        one_subject("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
+    rows=tuple(
+        one_model(key, label, model, None, None, _AVERAGES.get(model))
+        for key, label, model in (*FIGURE_MODELS[:3], ("next-3", "Next3Sent", NEXT_3), *FIGURE_MODELS[3:])
     ),
-    # The paper prints averages only, and that of Next3Sent in the figure alone.
-    paper={key: (None, None, value) for key, value in _AVERAGES.items()} | {"next-3": (None, None, None)},
     figure="geometry",
 )

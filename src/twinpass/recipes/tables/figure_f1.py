@@ -1,7 +1,7 @@
 """Figure F.1: singular values of the sentence vectors."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables import models as m
+from twinpass.recipes.recipe import Recipe, one_model
+from twinpass.recipes.tables.shared import FIGURE_MODELS
 
 RECIPE = Recipe(
     name="figure-f1",
@@ -9,16 +9,6 @@ RECIPE = Recipe(
     measure="spectrum",
     columns={"tenth": "10th / 1st", "half": "values that hold half of the sum"},
     protocol="sentence vectors of STS-B dev, singular values divided by the largest",
-    rows=(
-        one_subject("bert", "Avg. BERT", m.BERT_AVERAGE),
-        one_subject("bert-flow", "BERT-flow", m.on_nli("flow", m.BERT_FIRST_LAST)),
-        one_subject("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
-        one_subject("simcse", "Unsup. SimCSE", m.SIMCSE),
-        one_subject("sbert", "SBERT", m.SBERT),
-        one_subject("sbert-flow", "SBERT-flow", m.on_nli("flow", m.SBERT_FIRST_LAST)),
-        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
-        one_subject("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
-    ),
-    paper={},  # the paper draws it and prints no numbers
+    rows=tuple(one_model(*each) for each in FIGURE_MODELS),
     figure="spectrum",
 )

@@ -1,7 +1,7 @@
 """Figure G.1: cosines of pairs, by how similar people find them."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables import models as m
+from twinpass.recipes.recipe import Recipe, one_model
+from twinpass.recipes.tables.shared import FIGURE_MODELS
 
 RECIPE = Recipe(
     name="figure-g1",
@@ -9,14 +9,6 @@ RECIPE = Recipe(
     measure="densities",
     columns={f"group{place}": f"gold {place} to {place + 1}" for place in range(5)},
     protocol="STS-B dev, median cosine of the pairs in each of five groups of gold score",
-    rows=(
-        one_subject("bert", "Avg. BERT", m.BERT_AVERAGE),
-        one_subject("bert-whitening", "BERT-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),
-        one_subject("simcse", "Unsup. SimCSE", m.SIMCSE),
-        one_subject("sbert", "SBERT", m.SBERT),
-        one_subject("sbert-whitening", "SBERT-whitening", m.on_nli("whitening", m.SBERT_FIRST_LAST)),
-        one_subject("sup-simcse", "Sup. SimCSE", m.SUP_SIMCSE),
-    ),
-    paper={},  # the paper draws it and prints no numbers
+    rows=tuple(one_model(*each) for each in FIGURE_MODELS if "flow" not in each[0]),
     figure="densities",
 )

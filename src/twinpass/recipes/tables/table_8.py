@@ -1,7 +1,7 @@
 """Table 8: the three captions nearest to a query."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.tables.models import SBERT, SUP_SIMCSE
+from twinpass.recipes.recipe import Recipe, one_model
+from twinpass.recipes.tables.shared import SBERT, SUP_SIMCSE
 
 # What the paper's models found, the nearest first.
 PAPER_ANSWERS = {
@@ -37,8 +37,10 @@ RECIPE = Recipe(
     title="Retrieved captions",
     measure="retrieval",
     columns={"shared": "of the paper's six captions, found"},
-    protocol="the three captions of Flickr30k (150k) with the highest cosine, the query itself left out",
-    rows=(one_subject("sbert", "SBERT-base", SBERT), one_subject("simcse", "Supervised SimCSE-BERT-base", SUP_SIMCSE)),
-    paper={"sbert": (6,), "simcse": (6,)},
+    protocol="the three captions of Flickr30k (150k) with the highest cosine, the query itself excluded",
+    rows=(
+        one_model("sbert", "SBERT-base", SBERT, 6),
+        one_model("simcse", "Supervised SimCSE-BERT-base", SUP_SIMCSE, 6),
+    ),
     figure="none",
 )

@@ -1,11 +1,16 @@
 """Table A.1: batch sizes and learning rates by grid search on STS-B's development set (Appendix A)."""
 
-from twinpass.recipes.recipe import Recipe, one_subject
-from twinpass.recipes.subjects import BERT, BERT_LARGE, ROBERTA, ROBERTA_LARGE
-from twinpass.recipes.tables.models import preset
+from twinpass.recipes.recipe import Recipe, Row, one_model
+from twinpass.recipes.scales import BERT, BERT_LARGE, ROBERTA, ROBERTA_LARGE
+from twinpass.recipes.tables.shared import preset
 
 BATCH_SIZES = (64, 128, 256, 512)
 LEARNING_RATES = (1e-5, 3e-5, 5e-5)
+
+
+def _searched(name: str, label: str, encoder: str, *paper: float) -> Row:
+    return one_model(name, label, preset(name, encoder), *paper)
+
 
 RECIPE = Recipe(
     name="table-a1",
@@ -14,21 +19,13 @@ RECIPE = Recipe(
     columns={"batch_size": "batch size", "learning_rate": "learning rate"},
     protocol="the best of 4 batch sizes and 3 learning rates by STS-B dev, Spearman x 100",
     rows=(
-        one_subject("unsup-bert-base", "Unsup. BERT base", preset("unsup-bert-base", BERT)),
-        one_subject("unsup-bert-large", "Unsup. BERT large", preset("unsup-bert-large", BERT_LARGE)),
-        one_subject("unsup-roberta-base", "Unsup. RoBERTa base", preset("unsup-roberta-base", ROBERTA)),
-        one_subject("unsup-roberta-large", "Unsup. RoBERTa large", preset("unsup-roberta-large", ROBERTA_LARGE)),
-        one_subject("sup-base", "Sup. base", preset("sup-base", BERT)),
-        one_subject("sup-large", "Sup. large", preset("sup-large", BERT_LARGE)),
+        _searched("unsup-bert-base", "Unsup. BERT base", BERT, 64, 3e-5),
+        _searched("unsup-bert-large", "Unsup. BERT large", BERT_LARGE, 64, 1e-5),
+        _searched("unsup-roberta-base", "Unsup. RoBERTa base", ROBERTA, 512, 1e-5),
+        _searched("unsup-roberta-large", "Unsup. RoBERTa large", ROBERTA_LARGE, 512, 3e-5),
+        _searched("sup-base", "Sup. base", BERT, 512, 5e-5),
+        _searched("sup-large", "Sup. large", BERT_LARGE, 512, 1e-5),
     ),
-    paper={
-        "unsup-bert-base": (64, 3e-5),
-        "unsup-bert-large": (64, 1e-5),
-        "unsup-roberta-base": (512, 1e-5),
-        "unsup-roberta-large": (512, 3e-5),
-        "sup-base": (512, 5e-5),
-        "sup-large": (512, 1e-5),
-    },
     figure="none",
-    trainings_per_subject=len(BATCH_SIZES) * len(LEARNING_RATES),
+    trainings_per_model=len(BATCH_SIZES) * len(LEARNING_RATES),
 )

@@ -2,7 +2,7 @@
 
 from twinpass.evaluation.protocols import PAPERS
 from twinpass.recipes.recipe import ALL, Recipe, Row
-from twinpass.recipes.tables.models import SIMCSE
+from twinpass.recipes.tables.shared import SIMCSE
 
 RECIPE = Recipe(
     name="table-b1",
@@ -14,11 +14,10 @@ RECIPE = Recipe(
         Row(
             key=f"{paper}, {cell.name}",
             label=f"{paper}: {cell.name}",
-            subjects={ALL: SIMCSE},
+            models={ALL: SIMCSE},
             pick=f"{paper}, {cell.name}",
         )
         for paper, cells in PAPERS.items()
         for cell in cells
     ),
-    paper={},  # the paper's table names protocols and has no scores
 )

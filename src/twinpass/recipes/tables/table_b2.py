@@ -1,20 +1,18 @@
 """Table B.2: one model by two protocols, beside what its authors printed."""
 
-from twinpass.recipes.recipe import ALL, Recipe, Row, quoted
-from twinpass.recipes.subjects import Fitted, Subject
-from twinpass.recipes.tables.models import BERT_FIRST_LAST, SBERT
-from twinpass.recipes.tables.published import STS_COLUMNS, by_key
+from twinpass.recipes.recipe import ALL, Fitted, ModelSpec, Recipe, Row, quoted
+from twinpass.recipes.tables.shared import BERT_FIRST_LAST, SBERT, STS_COLUMNS, printed
 
 _MEASURES = {"all": "sts", "wmean": "sts-wmean"}
 NLI = Fitted(of=BERT_FIRST_LAST, layer="whitening", on="nli")
 TARGET = Fitted(of=BERT_FIRST_LAST, layer="whitening", on="target")
 
 
-def _row(key: str, label: str, subject: Subject, aggregation: str) -> Row:
-    return Row(key=key, label=label, subjects={ALL: subject}, measure=_MEASURES[aggregation])
+def _row(key: str, label: str, model: ModelSpec, aggregation: str) -> Row:
+    return Row(key=key, label=label, models={ALL: model}, measure=_MEASURES[aggregation])
 
 
-def _printed(key: str, label: str, source: str) -> Row:
+def _quoted(key: str, label: str, source: str) -> Row:
     return quoted(key, label, source=source, why="printed by the method's own authors")
 
 
@@ -24,19 +22,16 @@ RECIPE = Recipe(
     measure="sts",
     columns=STS_COLUMNS,
     protocol="seven STS tasks, test, Spearman x 100, no regressor, aggregated as each row says",
-    rows=(
+    rows=printed(
+        "B.2",
         _row("sbert-all", "SBERT (all)", SBERT, "all"),
         _row("sbert-wmean", "SBERT (wmean)", SBERT, "wmean"),
-        _printed("sbert-printed", "SBERT, as printed", "Reimers and Gurevych, 2019"),
+        _quoted("sbert-printed", "SBERT, as printed", "Reimers and Gurevych, 2019"),
         _row("nli-all", "BERT-whitening (NLI, all)", NLI, "all"),
         _row("nli-wmean", "BERT-whitening (NLI, wmean)", NLI, "wmean"),
-        _printed("nli-printed", "BERT-whitening (NLI), as printed", "Su et al., 2021"),
+        _quoted("nli-printed", "BERT-whitening (NLI), as printed", "Su et al., 2021"),
         _row("target-all", "BERT-whitening (target, all)", TARGET, "all"),
         _row("target-wmean", "BERT-whitening (target, wmean)", TARGET, "wmean"),
-        _printed("target-printed", "BERT-whitening (target), as printed", "Su et al., 2021"),
-    ),
-    paper=by_key(
-        "B.2",
-        "sbert-all sbert-wmean sbert-printed nli-all nli-wmean nli-printed target-all target-wmean target-printed",
+        _quoted("target-printed", "BERT-whitening (target), as printed", "Su et al., 2021"),
     ),
 )

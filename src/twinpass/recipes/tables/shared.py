@@ -1,31 +1,39 @@
-"""The models that the big tables share."""
+"""What several tables share: models, columns, and the numbers that `evaluation.published` holds."""
+
+from dataclasses import replace
 
 from twinpass.config import PRESETS
-from twinpass.recipes.recipe import Row, one_subject, quoted
-from twinpass.recipes.subjects import (
-    BERT,
-    ROBERTA,
-    ROBERTA_LARGE,
+from twinpass.evaluation.published import PUBLISHED
+from twinpass.recipes.recipe import (
     Baseline,
     Fitted,
+    ModelSpec,
     Pooled,
     Raw,
-    Subject,
+    Row,
     Trained,
     Words,
+    one_model,
+    quoted,
     supervised,
     unsupervised,
 )
+from twinpass.recipes.scales import BERT, ROBERTA, ROBERTA_LARGE
+
+STS_COLUMNS = {f"sts{year}": f"STS{year}" for year in range(12, 17)}
+STS_COLUMNS |= {"stsb": "STS-B", "sickr": "SICK-R", "avg": "Avg."}
+TRANSFER_COLUMNS = {name.lower(): name for name in ("MR", "CR", "SUBJ", "MPQA")}
+TRANSFER_COLUMNS |= {"sst2": "SST", "trec": "TREC", "mrpc": "MRPC", "avg": "Avg."}
 
 SBERT_PAPER, IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
 USE = quoted(
     "sup/use",
     "Universal Sentence Encoder",
     source=SBERT_PAPER,
-    why="its training data was never released; any encoder can be judged with `twinpass evaluate`",
+    why="its training data was never released; any encoder can be evaluated with `twinpass evaluate`",
 )
 GLOVE = Words()
-# Followed every 10 steps, for Figure 2 shows the same runs.
+# Tracked every 10 steps: Figure 2 shows the same runs.
 SIMCSE = unsupervised(track_geometry=10)
 DELETE_ONE = unsupervised(positive="delete-one", view="pairs", track_geometry=10)
 # The paper's row averages the embedding layer and the last; whitening and flow take the first layer and the last.
@@ -34,7 +42,7 @@ ROBERTA_AVERAGE = Raw(pooler="avg_embeddings_last", encoder=ROBERTA)
 ROBERTA_FIRST_LAST = Raw(pooler="avg_first_last", encoder=ROBERTA)
 BERT_LAST, BERT_CLS = Raw(pooler="avg"), Raw(pooler="cls")
 SBERT = Baseline(baseline="sbert", corpus="nli-labelled")
-SROBERTA = Baseline(baseline="sbert", corpus="nli-labelled", encoder=ROBERTA)
+SROBERTA = Baseline(baseline="sbert", corpus="nli-labelled", start=Raw(encoder=ROBERTA))
 # SBERT is trained with the mean of the last layer; layers are fitted to its first layer and its last (Appendix C).
 SBERT_FIRST_LAST = Pooled(of=SBERT, pooler="avg_first_last")
 SROBERTA_FIRST_LAST = Pooled(of=SROBERTA, pooler="avg_first_last")
@@ -42,19 +50,19 @@ SROBERTA_FIRST_LAST = Pooled(of=SROBERTA, pooler="avg_first_last")
 IS_BERT = Baseline(baseline="isbert", corpus="nli-sentences")
 CT_BERT = Baseline(baseline="ct", corpus="wiki")
 CT_SBERT = Baseline(baseline="ct", corpus="wiki", start=SBERT)
-DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents", encoder=ROBERTA)
-INFERSENT = Baseline(baseline="infersent", corpus="nli-labelled")
+DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents", start=Raw(encoder=ROBERTA))
+INFERSENT = Baseline(baseline="infersent", corpus="nli-labelled", start=GLOVE)
 
 
-def on_nli(layer: str, of: Subject) -> Fitted:
+def on_nli(layer: str, of: ModelSpec) -> Fitted:
     """A layer fitted to NLI sentences."""
     return Fitted(of=of, layer="flow" if layer == "flow" else "whitening", on="nli")
 
 
-def four_layers(key: str, label: str, of: Subject, *, source: str = "") -> tuple[Row, ...]:
-    """Flow and whitening, each fitted to NLI sentences and to those that are judged; `label` has a place for it."""
+def four_layers(key: str, label: str, of: ModelSpec, *, source: str = "") -> tuple[Row, ...]:
+    """Flow and whitening, each fitted to NLI sentences and to those that are scored; `label` has a place for it."""
     return tuple(
-        one_subject(
+        one_model(
             f"{key}-{layer}-{on}",
             label.format(f"{layer} ({'NLI' if on == 'nli' else on})"),
             Fitted(of=of, layer=layer, on=on),
@@ -78,8 +86,25 @@ SUP_SIMCSE = preset("sup-base", BERT)
 SUP_SIMCSE_ROBERTA = preset("sup-base", ROBERTA)
 SUP_SIMCSE_ROBERTA_LARGE = preset("sup-large", ROBERTA_LARGE)
 NEXT_3 = unsupervised("wiki-documents", positive="next:3", view="pairs")
+# Key, label and model of the rows of Figures 3, F.1 and G.1.
+FIGURE_MODELS = (
+    ("bert", "Avg. BERT", BERT_AVERAGE),
+    ("bert-flow", "BERT-flow", on_nli("flow", BERT_FIRST_LAST)),
+    ("bert-whitening", "BERT-whitening", on_nli("whitening", BERT_FIRST_LAST)),
+    ("simcse", "Unsup. SimCSE", SIMCSE),
+    ("sbert", "SBERT", SBERT),
+    ("sbert-flow", "SBERT-flow", on_nli("flow", SBERT_FIRST_LAST)),
+    ("sbert-whitening", "SBERT-whitening", on_nli("whitening", SBERT_FIRST_LAST)),
+    ("sup-simcse", "Sup. SimCSE", SUP_SIMCSE),
+)
 
 
 def with_mlm(simcse: Trained) -> Trained:
     """The same run with the MLM loss at the weight of Table E.1."""
-    return Trained(run=simcse.run.replace(mlm_weight=0.1, track_geometry=None), corpus=simcse.corpus)
+    return simcse.changed(mlm_weight=0.1, track_geometry=None)
+
+
+def printed(table: str, *rows: Row) -> tuple[Row, ...]:
+    """Return rows with the numbers that a table prints; they are in its order."""
+    numbers = [row.values for row in PUBLISHED if row.table == table]
+    return tuple(replace(row, paper=tuple(values)) for row, values in zip(rows, numbers, strict=True))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +14,7 @@ import pytest
 
 from twinpass.errors import ConfigError, InputError, ModelError, OutputError
 from twinpass.search import approximate, joining
+from twinpass.search import index as index_module
 from twinpass.search.disk import locked
 from twinpass.search.index import Block, Index
 from twinpass.search.manifest import Manifest, Part, read_manifest
@@ -109,6 +113,56 @@ def test_another_reader_keeps_its_view_until_it_looks_again(folder: Path) -> Non
     index.remove(ids=list(range(10)))  # half of it: the segments are joined and the old files are gone
     assert len(reader) == 20 and reader.search(vectors[0], 1)[0][0].id == 0
     assert reader.refresh() and len(reader) == 10 and not reader.refresh()
+
+
+def test_refresh_reads_nothing_while_nothing_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, vectors, _ = make_rows(20)
+    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    reader = Index.open(folder)
+    index.add([Block(["new"], vectors[:1])])
+    before = reader._snapshot.segments[0]
+    assert reader.refresh() and len(reader) == 21
+    assert reader._snapshot.segments[0] is before  # with the graph and the columns that it has read
+    monkeypatch.setattr(index_module, "open_snapshot", None)
+    assert not reader.refresh() and not reader.refresh()
+
+
+def test_refresh_sees_an_index_that_was_deleted_and_built_again(folder: Path) -> None:
+    texts, vectors, _ = make_rows(20)
+    reader = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="is not an index"):
+        reader.refresh()
+    others = [text.upper() for text in texts]
+    Index.build(folder, in_blocks(others, vectors), model=MODEL)  # as many rows, and the same number of changes
+    assert reader.refresh() and reader.search(vectors[3], 1)[0][0].text == others[3]
+
+
+def test_threads_search_while_another_refreshes(folder: Path) -> None:
+    texts, vectors, _ = make_rows(40)
+    writer = Index.build(folder, in_blocks(texts[:20], vectors[:20]), model=MODEL)
+    reader, done = Index.open(folder), threading.Event()
+
+    def look() -> int:
+        looks = 0
+        while not done.is_set() or not looks:
+            hits = reader.search(vectors[:20], 1)
+            ids = reader.ids()
+            assert [found[0].text for found in hits] == texts[:20]
+            assert reader.vectors().shape[1] == DIMENSIONS and len(ids) >= 20 and reader.info()["rows"] >= 20
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        try:
+            for row in range(20, 40):
+                writer.add([Block([texts[row]], vectors[row : row + 1])])
+                assert reader.refresh()
+        finally:
+            done.set()
+        assert all(each.result() for each in looking)
+    assert len(reader) == 40
 
 
 def test_repeated_texts(folder: Path) -> None:

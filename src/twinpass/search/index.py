@@ -9,6 +9,7 @@ lock                 held by the one process that writes
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ import numpy as np
 from twinpass.errors import ConfigError, InputError
 from twinpass.search import writing
 from twinpass.search.exact import Floats
-from twinpass.search.manifest import check_model, read_manifest
+from twinpass.search.manifest import check_model, stamp
 from twinpass.search.numbered import ids_of_texts
 from twinpass.search.segment import Block, Ids, check_vectors
 from twinpass.search.snapshot import Snapshot, open_snapshot
@@ -41,14 +42,16 @@ class Hit(NamedTuple):
 class Index:
     """A saved index as it was when opened, or when it was last changed through this object."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.folder = snapshot.folder
-        self._snapshot = snapshot
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._refreshing = threading.Lock()
+        self._stamp = stamp(folder)  # before the manifest is read: what is replaced in between is read again
+        self._snapshot = open_snapshot(folder)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Index:
         """Open a saved index; nothing is read into memory before it is needed."""
-        return cls(open_snapshot(Path(folder)))
+        return cls(Path(folder))
 
     @classmethod
     def build(
@@ -93,11 +96,18 @@ class Index:
         self.refresh()
 
     def refresh(self) -> bool:
-        """Look at the index again; return whether it has changed."""
-        changed = read_manifest(self.folder).generation != self._snapshot.manifest.generation
-        if changed:
-            self._snapshot = open_snapshot(self.folder)
-        return changed
+        """See what others have changed since the index was opened; return whether there was a change.
+
+        If there was none this costs one look at a file's date. It may be called while other threads search: they
+        finish on what they began with.
+        """
+        with self._refreshing:
+            now = stamp(self.folder)
+            if now is not None and now == self._stamp:
+                return False
+            self._snapshot = open_snapshot(self.folder, self._snapshot.segments)
+            self._stamp = now
+        return True
 
     def search(
         self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
@@ -107,7 +117,7 @@ class Index:
             raise ConfigError(f"k is {k}; wanted at least 1.")
         queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
         snapshot, conditions = self._snapshot, parse(where)
-        check_vectors(queries, dimensions=self.dimensions)
+        check_vectors(queries, dimensions=snapshot.manifest.dimensions)
         allowed = snapshot.meeting(conditions) if conditions else None
         least = -np.inf if min_score is None else min_score
         scores, rows = snapshot.nearest(unit(queries), k, allowed)
@@ -122,7 +132,8 @@ class Index:
         check_model(self.folder, self.model, name=name, fingerprint=fingerprint)
 
     def __len__(self) -> int:
-        return self._snapshot.manifest.rows - self._snapshot.manifest.removed_rows
+        manifest = self._snapshot.manifest
+        return manifest.rows - manifest.removed_rows
 
     @property
     def model(self) -> dict[str, Any]:
@@ -146,29 +157,32 @@ class Index:
 
     def ids(self) -> Ids:
         """Return the ids of all rows, ascending."""
-        return self._snapshot.ids[self._snapshot.alive]
+        return self._snapshot.living_ids
 
     def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
         """Return the unit vectors (n, d) of these ids, or of all."""
-        return self._snapshot.vectors(self._snapshot.rows_of(self.ids() if ids is None else ids))
+        snapshot = self._snapshot
+        return snapshot.vectors(snapshot.rows_of(snapshot.living_ids if ids is None else ids))
 
     def entries(self, ids: Sequence[int] | Ids) -> list[Hit]:
         """Return texts and metadata of these ids, each with the score 1 of itself."""
-        return [_hit(self._snapshot, int(row), 1.0) for row in self._snapshot.rows_of(ids)]
+        snapshot = self._snapshot
+        return [_hit(snapshot, int(row), 1.0) for row in snapshot.rows_of(ids)]
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Floats, Ids]:
         """Return cosines and ids (n, at most k) of what is nearest; an id of -1 stands for none."""
-        scores, rows = self._snapshot.nearest(unit(np.asarray(vectors, dtype=np.float32)), k)
-        return scores, np.where(rows < 0, -1, self._snapshot.ids[rows])
+        snapshot = self._snapshot
+        scores, rows = snapshot.nearest(unit(np.asarray(vectors, dtype=np.float32)), k)
+        return scores, np.where(rows < 0, -1, snapshot.ids[rows])
 
     def info(self) -> dict[str, Any]:
         """Return what there is to know about the index, as a JSON object."""
-        manifest = self._snapshot.manifest
-        digests = [segment.digests for segment in self._snapshot.segments]
-        distinct = len(np.unique(np.concatenate(digests)[self._snapshot.alive])) if digests else 0
+        snapshot = self._snapshot
+        manifest, digests = snapshot.manifest, [segment.digests for segment in snapshot.segments]
+        distinct = len(np.unique(np.concatenate(digests)[snapshot.alive])) if digests else 0
         return {
             "index": str(self.folder),
-            "rows": len(self),
+            "rows": manifest.rows - manifest.removed_rows,
             "distinct": distinct,
             "removed": manifest.removed_rows,
             "dimensions": manifest.dimensions,

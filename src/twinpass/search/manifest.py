@@ -65,6 +65,15 @@ class Manifest:
         return tuple(dict.fromkeys(column for part in self.parts for column in part.columns))
 
 
+def stamp(folder: Path) -> tuple[int, ...] | None:
+    """Return what changes whenever the manifest is replaced, without reading it; None if there is none."""
+    try:
+        found = (folder / FILE).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Read what an index holds, or say why this is none."""
     path = folder / FILE

@@ -105,6 +105,8 @@ class Segment:
         import pyarrow as pa
 
         self.folder = folder
+        self.identity = identify(folder)
+        self.engine: Any = None  # what searches it approximately, once it was read
         self.vectors: Floats = np.memmap(folder / VECTORS, "<f4", "r", shape=(rows, dimensions))
         self.ids: Ids = np.memmap(folder / IDS, "<i8", "r", shape=(rows,))
         self.digests: Digests = np.memmap(folder / DIGESTS, "<u8", "r", shape=(rows,))
@@ -145,6 +147,12 @@ class Segment:
         place = bisect_right(self._starts, row) - 1
         value: str = self._file.get_batch(place).column(column)[row - self._starts[place]].as_py()
         return value
+
+
+def identify(folder: Path) -> tuple[int, ...]:
+    """Return what tells a segment from one that was written later under the same name."""
+    found = (folder / VECTORS).stat()
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def check_vectors(vectors: Floats, *, rows: int | None = None, dimensions: int) -> None:

@@ -13,7 +13,7 @@ from twinpass.errors import InputError
 from twinpass.search.approximate import EXACT, HNSW_FROM, Approximate, load
 from twinpass.search.exact import Floats, Rows, best, empty, top
 from twinpass.search.manifest import Manifest, read_manifest
-from twinpass.search.segment import ENGINE, Ids, Segment
+from twinpass.search.segment import ENGINE, Ids, Segment, identify
 from twinpass.search.where import Condition, check_columns
 
 Mask = NDArray[np.bool_]
@@ -21,19 +21,24 @@ ATTEMPTS = 10  # to read an index that is being changed: each change takes far l
 
 
 class Snapshot:
-    """Segments that nobody changes, even if the index moves on; a row counts through all of them."""
+    """Segments that nobody changes, even if the index moves on; a row counts through all of them.
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
+    Segments that an earlier snapshot holds open already are taken from there, with all they have read.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, earlier: Sequence[Segment] = ()) -> None:
         self.folder = folder
         self.manifest = manifest
+        known = {segment.identity: segment for segment in earlier}
         self.segments = [
-            Segment(folder / part.name, rows=part.rows, dimensions=manifest.dimensions) for part in manifest.parts
+            known.get(identify(folder / part.name))
+            or Segment(folder / part.name, rows=part.rows, dimensions=manifest.dimensions)
+            for part in manifest.parts
         ]
         self.starts: Ids = np.cumsum([0, *(part.rows for part in manifest.parts)])
         self.removed: Ids = (
             np.load(folder / manifest.removed, allow_pickle=False) if manifest.removed else np.empty(0, np.int64)
         )
-        self._engines: dict[int, Approximate] = {}
 
     @cached_property
     def ids(self) -> Ids:
@@ -44,6 +49,11 @@ class Snapshot:
     def alive(self) -> Mask:
         """Which rows were not removed."""
         return ~np.isin(self.ids, self.removed, assume_unique=True)
+
+    @property
+    def living_ids(self) -> Ids:
+        """The ids of the rows that were not removed, ascending."""
+        return self.ids[self.alive]
 
     def locate(self, row: int) -> tuple[Segment, int]:
         """Return the segment of a row and its place there."""
@@ -104,24 +114,25 @@ class Snapshot:
 
     def _engine(self, place: int) -> Approximate | None:
         """Read what an approximate search needs; None if a writer took it away, while we hold the vectors open."""
-        if place not in self._engines:
-            part, segment = self.manifest.parts[place], self.segments[place]
+        part, segment = self.manifest.parts[place], self.segments[place]
+        if segment.engine is None:
             path = segment.folder / ENGINE
             if not path.exists():
                 return None
             try:
-                self._engines[place] = load(path, part.kind, segment.vectors, int(part.quality["effort"]))
+                segment.engine = load(path, part.kind, segment.vectors, int(part.quality["effort"]))
             except RuntimeError as error:  # of faiss, with a page about its own source
                 raise InputError(f"{path} is damaged. Build the index again.") from error
-        return self._engines[place]
+        engine: Approximate = segment.engine
+        return engine
 
 
-def open_snapshot(folder: Path) -> Snapshot:
+def open_snapshot(folder: Path, earlier: Sequence[Segment] = ()) -> Snapshot:
     """Open an index as it is now; a writer that replaces its files meanwhile makes us look again."""
     for _ in range(ATTEMPTS):
         manifest = read_manifest(folder)
         try:
-            return Snapshot(folder, manifest)
+            return Snapshot(folder, manifest, earlier)
         except FileNotFoundError as error:
             missing = error
         except (ValueError, EOFError) as error:  # a file that is shorter than it was, or has other bytes

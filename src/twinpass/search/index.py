@@ -8,6 +8,7 @@ lock                 held by the one process that writes
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -190,9 +191,19 @@ class Index:
             "columns": list(manifest.columns),
             "model": manifest.model,
             "segments": [{"rows": part.rows, "kind": part.kind, **part.quality} for part in manifest.parts],
-            "bytes": sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file()),
+            "bytes": _size(self.folder),
             "history": list(manifest.history),
         }
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files of an index; one that a writer deletes meanwhile does not count."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(parent) / name).stat().st_size
+    return total
 
 
 def _hit(snapshot: Snapshot, row: int, score: float) -> Hit:

@@ -319,7 +319,7 @@ def index(encoder: Encoder, tmp_path: Path) -> Index:
     vectors = encoder.encode(texts, normalize=True)
     block = Block(texts, vectors, [{"place": place} for place in range(len(texts))])
     facts = {"name": "tiny", "fingerprint": encoder.fingerprint}
-    return Index.build(tmp_path / "index", [block], model=facts)
+    return Index.from_blocks(tmp_path / "index", [block], model=facts)
 
 
 def test_search_finds_the_text_itself_first(encoder, index):
@@ -348,7 +348,8 @@ def test_search_finds_the_text_itself_first(encoder, index):
 
 def test_the_index_is_described_and_measured_once(encoder, index, monkeypatch):
     calls = []
-    monkeypatch.setattr(Index, "ids", lambda self, real=Index.ids: calls.append(1) or real(self))
+    kind = type(index)
+    monkeypatch.setattr(kind, "ids", lambda self, real=kind.ids: calls.append(1) or real(self))
     vectors = index.vectors(np.arange(8))
 
     async def scene(client: httpx.AsyncClient) -> None:

@@ -22,7 +22,7 @@ ENABLES = {
     "augment": "synonyms of WordNet as positives (--positive synonym)",
     "serve": "the HTTP service (twinpass serve)",
     "tensorboard": "the training log in TensorBoard (--tensorboard)",
-    "milvus": "an index on Milvus, beyond one machine (--engine milvus)",
+    "milvus": "an index on Milvus, beyond one machine (--milvus)",
     "ray": "encoding on many machines (--engine ray)",
     "test": "this project's own tests",
     "bench": "this project's own benchmarks",

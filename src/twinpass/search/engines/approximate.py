@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.search.exact import Floats, Rows, top
+from twinpass.search.engines.exact import Floats, Rows, top
 
 AUTO, EXACT, HNSW, IVF_PQ = "auto", "exact", "hnsw", "ivf-pq"
 KINDS = (AUTO, EXACT, HNSW, IVF_PQ)  # in the order of the sizes they are for

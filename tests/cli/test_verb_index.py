@@ -153,3 +153,11 @@ def test_metadata_that_is_no_number_is_null_in_files_too(run, model, tmp_path):
 def test_an_empty_query_is_no_query(run, index):
     ran = run("search", index, "  ")
     assert (ran.code, ran.out) == (2, "") and "a query is empty" in ran.err
+
+
+def test_truncated_texts_are_counted(run, model, tmp_path):
+    (tmp_path / "long.txt").write_text(f"{'the cat sat on the mat ' * 200}\na dog\n", encoding="utf-8")
+    ran = run("index", "build", model, tmp_path / "long.txt", "-o", tmp_path / "index", "--json")
+    assert json.loads(ran.out)["truncated"] == 1 and "2 texts (1 truncated)" in ran.err
+    ran = run("index", "add", tmp_path / "index", tmp_path / "long.txt", "--json")
+    assert json.loads(ran.out)["truncated"] == 1

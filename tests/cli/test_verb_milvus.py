@@ -44,6 +44,8 @@ def test_the_verbs_work_on_milvus(run, model, table, tmp_path, there):
     ran = run("index", "info", "docs", *there)
     assert "3, 1 removed" in ran.out and "Milvus" in ran.out
     assert any(line.split()[1:4:2] == ["columns", "year"] for line in ran.out.splitlines())
+    assert json.loads(run("dedupe", "docs", "--threshold", "0.99", "--json", *there).out)["kept"] == 3
+    assert len(json.loads(run("cluster", "docs", "-k", 2, "--json", *there).out)["clusters"]) == 2
     again = run("index", "build", model, table, "--columns", "text", "-o", "docs", *there)
     assert again.code == 2 and "already. Add to it, or replace it with --overwrite" in again.err
 

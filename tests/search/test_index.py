@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from twinpass.errors import ConfigError, InputError, ModelError, OutputError
-from twinpass.search import folder as folder_module
+from twinpass.search import index as index_module
 from twinpass.search.engines import approximate
 from twinpass.search.index import Block, Index
 from twinpass.search.manifest import Manifest, Part, locked, read_manifest
@@ -123,7 +123,7 @@ def test_refresh_reads_nothing_while_nothing_changes(folder: Path, monkeypatch: 
     before = reader._snapshot.segments[0]
     assert reader.refresh() and len(reader) == 21
     assert reader._snapshot.segments[0] is before  # with the graph and the columns that it has read
-    monkeypatch.setattr(folder_module, "open_snapshot", None)
+    monkeypatch.setattr(index_module, "open_snapshot", None)
     assert not reader.refresh() and not reader.refresh()
 
 

@@ -65,7 +65,7 @@ def rows(count: int = COUNT, *, seed: int = 0, start: int = 0) -> list[Block]:
 def both(file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[MilvusIndex, Index]:
     """The same rows in both engines."""
     folder = tmp_path_factory.mktemp("faiss") / "index"
-    told = MilvusIndex.create(Address(file, "both"), rows(), model=MODEL, kind="exact")
+    told = MilvusIndex.from_blocks(Address(file, "both"), rows(), model=MODEL, kind="exact")
     return told, Index.from_blocks(folder, rows(), model=MODEL, kind="exact")
 
 
@@ -117,7 +117,7 @@ def test_scores_below_the_least_are_skipped(both):
 
 
 def test_add_remove_and_info(address):
-    index = MilvusIndex.create(address, rows(20), model=MODEL)
+    index = MilvusIndex.from_blocks(address, rows(20), model=MODEL)
     assert index.add_blocks(rows(5, seed=1, start=20), facts={"data": "x"}).added == 5
     assert len(index) == 25 and index.search(vectors(5, seed=1)[3], 1)[0][0].text == "text 23"
     assert index.remove(ids=[0, 24]) == 2
@@ -139,7 +139,7 @@ def test_add_remove_and_info(address):
 
 
 def test_unique_keeps_one_of_each_text(address):
-    index = MilvusIndex.create(address, [*rows(6), *rows(6)], model=MODEL, unique=True)
+    index = MilvusIndex.from_blocks(address, [*rows(6), *rows(6)], model=MODEL, unique=True)
     assert len(index) == 6
     written = index.add_blocks([*rows(8, seed=2), *rows(8, seed=2)], unique=True)
     assert (written.added, written.skipped, len(index)) == (2, 14, 8)
@@ -147,10 +147,10 @@ def test_unique_keeps_one_of_each_text(address):
 
 
 def test_a_build_replaces_only_when_told_and_readers_follow(address):
-    index = MilvusIndex.create(address, rows(6), model=MODEL)
+    index = MilvusIndex.from_blocks(address, rows(6), model=MODEL)
     with pytest.raises(OutputError, match="already"):
-        MilvusIndex.create(address, rows(3), model=MODEL)
-    MilvusIndex.create(address, rows(3, start=50), model=MODEL, overwrite=True)
+        MilvusIndex.from_blocks(address, rows(3), model=MODEL)
+    MilvusIndex.from_blocks(address, rows(3, start=50), model=MODEL, overwrite=True)
     assert {hit.text for hit in index.search(vectors(1), 10)[0]} == {"text 50", "text 51", "text 52"}
     names = index._store.client.list_collections()
     assert sorted(name for name in names if name.startswith(address.collection)) == [
@@ -159,7 +159,7 @@ def test_a_build_replaces_only_when_told_and_readers_follow(address):
 
 
 def test_clients_of_one_server_see_each_others_changes(address):
-    index = MilvusIndex.create(address, rows(4), model=MODEL)
+    index = MilvusIndex.from_blocks(address, rows(4), model=MODEL)
     from milvus_lite.server_manager import server_manager_instance
 
     server = server_manager_instance.start_and_get_uri(address.uri)  # the one that runs already
@@ -180,10 +180,10 @@ def stopping(blocks: list[Block]) -> Iterator[Block]:
 
 def test_what_stopped_midway_is_never_seen_and_can_be_done_again(address):
     with pytest.raises(Stop):
-        MilvusIndex.create(address, stopping(rows(1200)), model=MODEL)
+        MilvusIndex.from_blocks(address, stopping(rows(1200)), model=MODEL)
     with pytest.raises(InputError, match="there is no index"):
         MilvusIndex(address)
-    index = MilvusIndex.create(address, rows(10), model=MODEL)
+    index = MilvusIndex.from_blocks(address, rows(10), model=MODEL)
     reader = MilvusIndex(address)
     with pytest.raises(Stop):
         index.add_blocks(stopping(rows(1200, seed=1, start=10)))
@@ -193,7 +193,7 @@ def test_what_stopped_midway_is_never_seen_and_can_be_done_again(address):
     for each in (index, reader, MilvusIndex(address)):
         assert len(each.search(vectors(1), 100)[0]) == 10
     with pytest.raises(Stop):
-        MilvusIndex.create(address, stopping(rows(1200)), model=MODEL, overwrite=True)
+        MilvusIndex.from_blocks(address, stopping(rows(1200)), model=MODEL, overwrite=True)
     assert len(MilvusIndex(address).search(vectors(1), 100)[0]) == 10
     index.add_blocks(rows(4, seed=1, start=10))
     assert len(index) == len(index.search(vectors(1), 100)[0]) == 14 and not index.info()["unfinished_addition"]
@@ -212,9 +212,9 @@ def blocks(count):
         print(n, flush=True)
 
 address, model = Address({path!r}, "docs"), {model!r}
-MilvusIndex.create(address, blocks(1), model=model)
+MilvusIndex.from_blocks(address, blocks(1), model=model)
 print("old", flush=True)
-MilvusIndex.create(address, blocks(10_000), model=model, overwrite=True)
+MilvusIndex.from_blocks(address, blocks(10_000), model=model, overwrite=True)
 """
 
 
@@ -232,12 +232,12 @@ def test_killed_during_a_build_it_is_the_old_index_and_can_be_built_again(tmp_pa
     process.communicate()
     index = MilvusIndex(Address(path, "docs"))
     assert len(index) == 1000
-    again = MilvusIndex.create(Address(path, "docs"), rows(5), model=MODEL, overwrite=True)
+    again = MilvusIndex.from_blocks(Address(path, "docs"), rows(5), model=MODEL, overwrite=True)
     assert len(again) == 5 == len(index.search(vectors(1), 100)[0])
 
 
 def test_mistakes_are_told(address, file, tmp_path):
-    index = MilvusIndex.create(address, rows(3), model=MODEL, kind="hnsw")
+    index = MilvusIndex.from_blocks(address, rows(3), model=MODEL, kind="hnsw")
     assert index.search(vectors(3)[2], 1)[0][0].text == "text 2"
     with pytest.raises(ModelError, match=r"built with the model m \(aaaaaaaaaaaa\), not with n \(bbbbbbbbbbbb\)"):
         index.check_model(name="n", fingerprint="b" * 64)
@@ -247,8 +247,8 @@ def test_mistakes_are_told(address, file, tmp_path):
         (lambda: index.search(vectors(1), 0), "k is 0"),
         (lambda: index.search(vectors(1), 10, where="yaer=3"), "Did you mean 'year'"),
         (lambda: index.add_blocks([Block(["x"], np.full((1, DIMENSIONS), np.nan))]), "non-finite"),
-        (lambda: MilvusIndex.create(address, rows(3), model=MODEL, kind="ivf-pq"), "no kind of index"),
-        (lambda: MilvusIndex.create(Address(file, "empty"), [], model=MODEL), "no text to index"),
+        (lambda: MilvusIndex.from_blocks(address, rows(3), model=MODEL, kind="ivf-pq"), "no kind of index"),
+        (lambda: MilvusIndex.from_blocks(Address(file, "empty"), [], model=MODEL), "no text to index"),
         (lambda: MilvusIndex(Address(file, "nothing")), "there is no index nothing at"),
         (lambda: MilvusIndex(Address(str(tmp_path / "no.db"))), "there is no .*no.db"),
         (lambda: Address(file, "a-b"), "expected a collection name"),
@@ -267,5 +267,5 @@ def test_a_server_that_is_not_there_is_told():
 def test_long_texts_are_shortened_and_counted(address):
     long = "ü" * 40_000
     with pytest.warns(UserWarning, match="1 texts are longer than the 65,535 bytes"):
-        index = MilvusIndex.create(address, [Block([long, "short"], vectors(2))], model=MODEL)
+        index = MilvusIndex.from_blocks(address, [Block([long, "short"], vectors(2))], model=MODEL)
     assert index.search(vectors(2)[0], 1)[0][0].text == "ü" * 32_767

@@ -348,8 +348,7 @@ def test_search_finds_the_text_itself_first(encoder, index):
 
 def test_the_index_is_described_and_measured_once(encoder, index, monkeypatch):
     calls = []
-    kind = type(index)
-    monkeypatch.setattr(kind, "ids", lambda self, real=kind.ids: calls.append(1) or real(self))
+    monkeypatch.setattr(Index, "ids", lambda self, real=Index.ids: calls.append(1) or real(self))
     vectors = index.vectors(np.arange(8))
 
     async def scene(client: httpx.AsyncClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ BLOCK = 16_384
 NEAREST = "nearest to the centre"
 
 
-@dataclass(frozen=True, repr=False)
-class Cluster(Displayed):
+class Cluster(NamedTuple):
     """A cluster: how many texts, their mean cosine with its centre, and the texts nearest to the centre."""
 
     label: int
@@ -42,12 +41,6 @@ class Cluster(Displayed):
         found = {"cluster": self.label, "size": self.size, "cohesion": self.cohesion, "representatives": shown}
         document: dict[str, Any] = plain(found)
         return document
-
-    def grids(self) -> Sequence[Grid]:
-        """Return the representatives with their cosines."""
-        title = f"cluster {self.label}: {self.size:,} texts, cohesion {self.cohesion:.3f}"
-        rows = [(f"{hit.score:.4f}", str(hit.id), hit.text) for hit in self.representatives]
-        return [Grid(title, ("cosine", "id", "text"), rows, words=("text",))]
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,12 +1,19 @@
-"""Index: texts, their vectors and their metadata, searched by cosine, in a folder or in a collection of Milvus."""
+"""Index: texts, their vectors and their metadata, searched by cosine; in a folder, or on Milvus (engines/milvus.py).
+
+index.json           what there is: the only file that is ever replaced, and so the moment of every change
+segment-000001/      rows that were written together (see segment.py)
+removed-000002.npy   ids that were removed and still take space
+lock                 held by the one process that writes
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
+import threading
 import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -16,12 +23,14 @@ import numpy as np
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
+from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Where
-from twinpass.search.manifest import FILE, Manifest, check_model
+from twinpass.search.filters import Where, check_columns, conditions_to_remove, parse
+from twinpass.search.manifest import FILE, Manifest, check_model, stamp
 from twinpass.search.results import Added, Answers, Hit, Hits, Info
-from twinpass.search.segment import Block, Ids
+from twinpass.search.segment import Block, Ids, Snapshot, check_vectors, open_snapshot
 from twinpass.search.texts import OWN_VECTORS, Metadata, Name, Texts, describe_model, load_encoder, read_texts
+from twinpass.vectors import unit
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -31,14 +40,24 @@ if TYPE_CHECKING:
 __all__ = ["Added", "Answers", "Block", "Hit", "Hits", "Index", "Info"]
 
 
-class Index(ABC):
-    """A saved index. `Index.open` and `Index.build` return one; with `milvus`, the path names a collection there."""
+class Index:
+    """An index as it was when opened, or when it was last changed or refreshed through this object.
 
-    def __init__(self, place: object) -> None:
+    `Index.open` and `Index.build` return one; with `milvus`, the path is the name of a collection there.
+    """
+
+    def __init__(self, place: Any) -> None:
         self.place = place  # a folder, or an address of Milvus
         self._encoder: Encoder | None = None
         self._checked = ""  # the fingerprint that the encoder was checked against
         self._loading: tuple[Name | None, Mapping[str, Any], Log] = (None, {}, ignore)
+        self._connect()
+
+    def _connect(self) -> None:
+        self.folder = Path(self.place)
+        self._refreshing = threading.Lock()
+        self._stamp = stamp(self.folder)  # before the manifest is read: if replaced in between, it is read again
+        self._snapshot = open_snapshot(self.folder)
 
     @staticmethod
     def exists(path: Name) -> bool:
@@ -111,7 +130,9 @@ class Index(ABC):
             model = OWN_VECTORS if loaded is None else describe_model(loaded)
             with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
                 blocks = source.blocks(loaded, vectors, advance)
-                index = target.create(place, blocks, model=model, **chosen, overwrite=overwrite, facts=source.facts)
+                index = target.from_blocks(
+                    place, blocks, model=model, **chosen, overwrite=overwrite, facts=source.facts
+                )
         except BaseException:
             if temporary is not None:
                 shutil.rmtree(temporary, ignore_errors=True)
@@ -144,12 +165,12 @@ class Index(ABC):
         facts = provenance(data=[stored.data], options=chosen)
         with progress("indexing", total=len(stored)) as advance:
             blocks = stored.blocks(advance)
-            return target.create(place, blocks, model=stored.model, **chosen, overwrite=overwrite, facts=facts)
+            return target.from_blocks(place, blocks, model=stored.model, **chosen, overwrite=overwrite, facts=facts)
 
     @classmethod
     def from_blocks(
         cls,
-        path: Name,
+        place: Any,
         blocks: Iterable[Block],
         *,
         model: Mapping[str, Any],
@@ -157,8 +178,6 @@ class Index(ABC):
         unique: bool = False,
         overwrite: bool = False,
         facts: Mapping[str, Any] | None = None,
-        milvus: str | None = None,
-        milvus_token: str | None = None,
     ) -> Index:
         """Make an index from a stream of blocks with their vectors, whole or not at all.
 
@@ -167,8 +186,14 @@ class Index(ABC):
         """
         if missing := {"name", "fingerprint"} - set(model):
             raise ConfigError(f"expected the model's name and fingerprint, got no {min(missing)}.")
-        target, place = _find(path, milvus, milvus_token)
-        return target.create(place, blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
+        writer.build(Path(place), blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
+        return cls(place)
+
+    @classmethod
+    def check_target(cls, place: Any, *, kind: str, overwrite: bool) -> None:
+        """Refuse, before any work is done, a place where an index could not be built."""
+        writer.check_kind(kind)
+        writer.check_folder(place, overwrite=overwrite)
 
     def add(
         self,
@@ -190,6 +215,14 @@ class Index(ABC):
         with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
             return self.add_blocks(source.blocks(encoder, vectors, advance), unique=unique, facts=source.facts)
 
+    def add_blocks(
+        self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None
+    ) -> Added:
+        """Add a stream of blocks with their vectors, all or nothing."""
+        added = writer.add(self.folder, blocks, model=self.model, unique=unique, facts=facts)
+        self.refresh()
+        return added
+
     def remove(
         self, *, ids: Sequence[int] | None = None, texts: Sequence[str] | None = None, where: Where = None
     ) -> int:
@@ -198,6 +231,30 @@ class Index(ABC):
         if len(given) != 1:
             raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {len(given)}.")
         return self._remove(ids, texts, where)
+
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+        removed = writer.remove(self.folder, lambda now: _chosen(now, ids, texts, where))
+        self.refresh()
+        return removed
+
+    def compact(self) -> None:
+        """Join all segments into one and free the space of removed rows."""
+        writer.compact(self.folder)
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """See what others have changed since the index was opened; return whether there was a change.
+
+        If there was none this costs one look at a file's date. It may be called while other threads search: they
+        finish on what they began with.
+        """
+        with self._refreshing:
+            now = stamp(self.folder)
+            if now is not None and now == self._stamp:
+                return False
+            self._snapshot = open_snapshot(self.folder, self._snapshot.segments)
+            self._stamp = now
+        return True
 
     @overload
     def search(  # type: ignore[overload-overlap]  # a str is also an iterable of strings
@@ -229,12 +286,33 @@ class Index(ABC):
         """Yield the answer to each query, in constant memory however many there are."""
         if isinstance(queries, Sequence) and any(not query.strip() for query in queries):
             raise InputError("a query is empty; an empty text is near to nothing in particular.")
-        self.check_where(where)  # before the model is loaded
+        self._check_where(where)  # before the model is loaded
         return self._answers(self.encoder.encode_stream(queries, normalize=True), k, where, min_score)
 
     def _answers(self, encoded: Iterable[Any], k: int, where: Where, min_score: float | None) -> Iterator[Hits]:
         for texts, vectors, _ in encoded:
             yield from map(Hits, texts, self.search_vectors(vectors, k, where=where, min_score=min_score))
+
+    def search_vectors(
+        self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
+    ) -> list[list[Hit]]:
+        """Return each query's k nearest texts, best first, as plain lists."""
+        if k < 1:
+            raise ConfigError(f"k is {k}; expected at least 1.")
+        queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
+        snapshot, conditions = self._snapshot, parse(where)
+        check_vectors(queries, dimensions=snapshot.manifest.dimensions)
+        allowed = snapshot.meeting(conditions) if conditions else None
+        least = -np.inf if min_score is None else min_score
+        scores, rows = snapshot.nearest(unit(queries), k, allowed)
+        good = (rows >= 0) & (scores >= least)
+        return [
+            [_hit(snapshot, int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
+            for found, each, kept in zip(rows, scores, good, strict=True)
+        ]
+
+    def _check_where(self, where: Where) -> None:
+        check_columns(parse(where), self.columns)
 
     def dedupe(self, threshold: float = 0.9, *, output: Name | None = None) -> Duplicates:
         """Find texts that say nearly the same: a cosine of at least `threshold` with a text that is kept.
@@ -276,6 +354,11 @@ class Index(ABC):
         check_model(self.place, self.model, name=name, fingerprint=fingerprint)
 
     @property
+    def manifest(self) -> Manifest:
+        """What the index holds."""
+        return self._snapshot.manifest
+
+    @property
     def model(self) -> dict[str, Any]:
         """The record of the model that made the vectors: name, fingerprint, pooler, max_tokens ..."""
         return self.manifest.model
@@ -290,100 +373,85 @@ class Index(ABC):
         """Names of the metadata columns."""
         return self.manifest.columns
 
+    @property
+    def exact(self) -> bool:
+        """Whether every search looks at every vector."""
+        return all(part.kind == "exact" for part in self.manifest.parts)
+
+    def __len__(self) -> int:
+        manifest = self.manifest
+        return manifest.rows - manifest.removed_rows
+
     def __repr__(self) -> str:
         return f"<Index {self.place}: {len(self):,} texts, {self.dimensions} dimensions, {self.model['name']}>"
 
-    # What a folder and Milvus do differently.
-
-    @classmethod
-    @abstractmethod
-    def create(
-        cls,
-        place: Any,
-        blocks: Iterable[Block],
-        *,
-        model: Mapping[str, Any],
-        kind: str = "auto",
-        unique: bool = False,
-        overwrite: bool = False,
-        facts: Mapping[str, Any] | None = None,
-    ) -> Index:
-        """Make an index of blocks, whole or not at all."""
-
-    @classmethod
-    @abstractmethod
-    def check_target(cls, place: Any, *, kind: str, overwrite: bool) -> None:
-        """Refuse, before any work is done, a place where `create` would fail."""
-
-    @abstractmethod
-    def add_blocks(
-        self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None
-    ) -> Added:
-        """Add a stream of blocks with their vectors, all or nothing."""
-
-    @abstractmethod
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
-        """Remove the rows that exactly one of these chooses."""
-
-    @abstractmethod
-    def compact(self) -> None:
-        """Free the space of removed rows."""
-
-    @abstractmethod
-    def refresh(self) -> bool:
-        """See what others have changed since the index was opened; return whether there was a change."""
-
-    @abstractmethod
-    def search_vectors(
-        self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
-    ) -> list[list[Hit]]:
-        """Return each query's k nearest texts, best first."""
-
-    @abstractmethod
-    def check_where(self, where: Where) -> None:
-        """Refuse a condition that cannot be read, or on a column that no row has."""
-
-    @abstractmethod
-    def __len__(self) -> int: ...
-
-    @property
-    @abstractmethod
-    def manifest(self) -> Manifest:
-        """What the index holds."""
-
-    @property
-    @abstractmethod
-    def exact(self) -> bool:
-        """Whether every search looks at every vector."""
-
-    @abstractmethod
     def ids(self) -> Ids:
         """Return the ids of all rows, ascending."""
+        return self._snapshot.living_ids
 
-    @abstractmethod
     def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
         """Return the unit vectors (n, d) of these ids, or of all."""
+        snapshot = self._snapshot
+        return snapshot.vectors(snapshot.rows_of(snapshot.living_ids if ids is None else ids))
 
-    @abstractmethod
     def entries(self, ids: Sequence[int] | Ids) -> list[Hit]:
         """Return texts and metadata of these ids, each with score 1."""
+        snapshot = self._snapshot
+        return [_hit(snapshot, int(row), 1.0) for row in snapshot.rows_of(ids)]
 
-    @abstractmethod
     def nearest(self, vectors: Floats, k: int) -> tuple[Floats, Ids]:
         """Return cosines and ids (n, at most k) of the nearest rows; an id of -1 means none."""
+        snapshot = self._snapshot
+        scores, rows = snapshot.nearest(unit(np.asarray(vectors, dtype=np.float32)), k)
+        return scores, np.where(rows < 0, -1, snapshot.ids[rows])
 
-    @abstractmethod
     def info(self) -> Info:
         """Return what the index holds and what made it."""
+        snapshot = self._snapshot
+        manifest, digests = snapshot.manifest, [segment.digests for segment in snapshot.segments]
+        return Info(
+            index=str(self.folder),
+            rows=manifest.rows - manifest.removed_rows,
+            distinct=len(np.unique(np.concatenate(digests)[snapshot.alive])) if digests else 0,
+            removed=manifest.removed_rows,
+            dimensions=manifest.dimensions,
+            kind=manifest.kind,
+            columns=manifest.columns,
+            model=manifest.model,
+            segments=[{"rows": part.rows, "kind": part.kind, **part.quality} for part in manifest.parts],
+            history=manifest.history,
+            bytes=_size(self.folder),
+        )
 
 
 def _find(path: Name, milvus: str | None, token: str | None) -> tuple[type[Index], Any]:
-    """Return the kind of index that is kept at a place, and the place."""
+    """Return the class of an index, and the place where it is kept."""
     if milvus is None:
-        from twinpass.search.folder import FolderIndex
-
-        return FolderIndex, Path(path)
+        return Index, Path(path)
     from twinpass.search.engines.milvus import MilvusIndex
     from twinpass.search.engines.milvus_store import Address
 
     return MilvusIndex, Address(milvus, str(path), token)
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files of an index; a file that a writer deletes meanwhile does not count."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(parent) / name).stat().st_size
+    return total
+
+
+def _hit(snapshot: Snapshot, row: int, score: float) -> Hit:
+    segment, place = snapshot.locate(row)
+    return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
+
+
+def _chosen(snapshot: Snapshot, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> Ids:
+    if ids is not None:
+        return snapshot.ids[snapshot.rows_of(ids)]
+    if texts is not None:
+        return writer.ids_of_texts(snapshot, texts)
+    return snapshot.ids[snapshot.meeting(conditions_to_remove(where))]

@@ -51,6 +51,7 @@ class Manifest:
     removed: str | None = None  # the file that lists the ids which were removed and still take space
     removed_rows: int = 0
     generation: int = 0  # counts the changes
+    pending: bool = False  # on Milvus: there may be rows of an unfinished addition
     history: tuple[dict[str, Any], ...] = ()  # the latest changes: what, how many rows, when, and their facts
 
     @property

@@ -18,11 +18,11 @@ from twinpass.search.engines.milvus_store import (
     PAGE,
     Address,
     RowWriter,
-    State,
     Store,
     as_signed,
+    rows_of,
 )
-from twinpass.search.filters import Where, check_columns, conditions_to_remove, expression, parse
+from twinpass.search.filters import Where, conditions_to_remove, expression, parse
 from twinpass.search.index import Index
 from twinpass.search.manifest import Manifest, Part
 from twinpass.search.results import Added, Hit, Info
@@ -38,14 +38,13 @@ EFFORT = 128  # candidates that a search of a graph keeps, at least
 class MilvusIndex(Index):
     """An index that others may change meanwhile: every search looks first at what there is."""
 
-    def __init__(self, address: Address, store: Store | None = None) -> None:
-        super().__init__(address)
-        self._store = store or Store(address)
+    def _connect(self) -> None:
+        self._store = Store(self.place)
         with self._store.explained():
-            self._state = self._existing()
+            self._manifest = self._existing()
 
     @classmethod
-    def create(
+    def from_blocks(
         cls,
         place: Address,
         blocks: Iterable[Block],
@@ -61,9 +60,9 @@ class MilvusIndex(Index):
         store = Store(place, create=True)
         with store.explained():
             old = _check_free(store, overwrite=overwrite)
-            store.sweep(keep=old.rows if old else None)
+            store.sweep(keep=rows_of(old) if old else None)
             first, blocks = peek(blocks)
-            dimensions, generation = int(np.shape(first.vectors)[1]), old.manifest.generation if old else 0
+            dimensions, generation = int(np.shape(first.vectors)[1]), old.generation if old else 0
             manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
             name = f"{store.states}_{manifest.generation + 1:06d}"
             store.create_rows(name, dimensions=dimensions, kind=kind)
@@ -71,13 +70,13 @@ class MilvusIndex(Index):
             writer.write(blocks)
             part = Part(name=name, rows=writer.rows, kind=kind, columns=tuple(writer.places))
             facts = {**(facts or {}), "skipped": writer.skipped}
-            store.put(State(manifest.changed("build", writer.rows, facts, parts=(part,), next_id=writer.rows)))
+            store.put(manifest.changed("build", writer.rows, facts, parts=(part,), next_id=writer.rows))
             store.sweep(keep=name)
-        return cls(place, store)
+        return cls(place)
 
     @classmethod
     def check_target(cls, place: Address, *, kind: str, overwrite: bool) -> None:
-        """Refuse, before any work is done, a collection where `create` would fail."""
+        """Refuse, before any work is done, a collection where an index could not be built."""
         check_kind(kind, KINDS, " with Milvus")
         place.check_ready(create=True)
         if not place.is_file or Path(place.uri).exists():  # connecting to a missing file would make it
@@ -91,32 +90,30 @@ class MilvusIndex(Index):
         """Add blocks; nobody sees them before all are written."""
         store, model = self._store, self.model
         with store.explained():
-            self._state = state = self._existing()
+            self._manifest = manifest = self._existing()
             self.check_model(name=model["name"], fingerprint=model["fingerprint"])  # it may have been replaced
-            if not state.pending:
-                state = State(replace(state.manifest, generation=state.manifest.generation + 1), pending=True)
-                store.put(state)
-            manifest = state.manifest
+            if not manifest.pending:
+                manifest = replace(manifest, generation=manifest.generation + 1, pending=True)
+                self._put(manifest)
             # What a killed addition left: its ids are given again.
-            store.client.delete(state.rows, filter=f"id >= {manifest.next_id}", timeout=ANSWERING)
-            writer = RowWriter(store, state.rows, manifest, unique=unique)
+            store.client.delete(rows_of(manifest), filter=f"id >= {manifest.next_id}", timeout=ANSWERING)
+            writer = RowWriter(store, rows_of(manifest), manifest, unique=unique)
             writer.write(blocks)
             next_id = manifest.next_id + writer.rows
             part = replace(manifest.parts[0], rows=next_id, columns=tuple(writer.places))
             facts = {**(facts or {}), "skipped": writer.skipped}
-            self._put(State(manifest.changed("add", writer.rows, facts, parts=(part,), next_id=next_id)))
+            self._put(manifest.changed("add", writer.rows, facts, parts=(part,), next_id=next_id, pending=False))
         return Added(writer.rows, writer.skipped, facts)
 
     def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
         with self._store.explained():
-            self._state = state = self._existing()
+            self._manifest = manifest = self._existing()
             chosen = self._chosen(ids, texts, where)
             for start in range(0, len(chosen), PAGE):
-                self._store.client.delete(state.rows, ids=chosen[start : start + PAGE], timeout=ANSWERING)
+                self._store.client.delete(rows_of(manifest), ids=chosen[start : start + PAGE], timeout=ANSWERING)
             if chosen:
-                removed = state.manifest.removed_rows + len(chosen)
-                manifest = state.manifest.changed("remove", len(chosen), removed_rows=removed)
-                self._put(replace(state, manifest=manifest))
+                removed = manifest.removed_rows + len(chosen)
+                self._put(manifest.changed("remove", len(chosen), removed_rows=removed))
         return len(chosen)
 
     def _chosen(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> list[int]:
@@ -125,20 +122,22 @@ class MilvusIndex(Index):
             return list(self._rows(ids, ["id"]))
         if texts is not None:
             given = set(texts)
-            found = self._store.find_each(self._state.rows, "digest", as_signed(digest_of(given)), ["id", "text"])
+            found = self._store.find_each(
+                rows_of(self._manifest), "digest", as_signed(digest_of(given)), ["id", "text"]
+            )
             return [int(row["id"]) for row in found if row["text"] in given and self._is_visible(row)]
         visible = self._visible(conditions_to_remove(where))
-        return [int(row["id"]) for row in self._store.find(self._state.rows, visible, ["id"])]
+        return [int(row["id"]) for row in self._store.find(rows_of(self._manifest), visible, ["id"])]
 
     def compact(self) -> None:
         """Do nothing: Milvus frees the space of removed rows by itself."""
 
     def refresh(self) -> bool:
         """See what others have changed; return whether there was a change."""
-        before = self._state.manifest.generation
+        before = self._manifest.generation
         with self._store.explained():
-            self._state = self._existing()
-        return before != self._state.manifest.generation
+            self._manifest = self._existing()
+        return before != self._manifest.generation
 
     def search_vectors(
         self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
@@ -161,7 +160,7 @@ class MilvusIndex(Index):
     def _search(self, queries: Floats, k: int, visible: str) -> Any:
         params = {"ef": max(EFFORT, k)} if self.manifest.kind == "hnsw" else {}
         return self._store.client.search(
-            self._state.rows,
+            rows_of(self._manifest),
             data=list(unit(queries)),
             anns_field="vector",
             limit=k,
@@ -171,23 +170,21 @@ class MilvusIndex(Index):
             timeout=ANSWERING,
         )
 
-    def check_where(self, where: Where) -> None:
-        """Refuse a condition that cannot be read, or on a column that no row has by now."""
-        conditions = parse(where)
-        self.refresh()
-        check_columns(conditions, self.columns)
+    def _check_where(self, where: Where) -> None:
+        self.refresh()  # for columns that others have added
+        super()._check_where(where)
 
     def __len__(self) -> int:
         with self._store.explained():
             answer = self._store.client.query(
-                self._state.rows, filter=self._visible([]), output_fields=["count(*)"], timeout=ANSWERING
+                rows_of(self._manifest), filter=self._visible([]), output_fields=["count(*)"], timeout=ANSWERING
             )
         return int(answer[0]["count(*)"])
 
     @property
     def manifest(self) -> Manifest:
         """What the index holds."""
-        return self._state.manifest
+        return self._manifest
 
     @property
     def exact(self) -> bool:
@@ -197,7 +194,7 @@ class MilvusIndex(Index):
     def ids(self) -> Ids:
         """Return the ids of all rows, ascending."""
         with self._store.explained():
-            found = self._store.find(self._state.rows, self._visible([]) or "id >= 0", ["id"])
+            found = self._store.find(rows_of(self._manifest), self._visible([]) or "id >= 0", ["id"])
             return np.array(sorted(int(row["id"]) for row in found), np.int64)
 
     def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
@@ -240,25 +237,25 @@ class MilvusIndex(Index):
             segments=[{"rows": rows, "kind": manifest.kind}],
             history=manifest.history,
             server=version,
-            unfinished_addition=self._state.pending,
+            unfinished_addition=manifest.pending,
         )
 
-    def _existing(self) -> State:
-        state = self._store.state()
-        if state is None:
+    def _existing(self) -> Manifest:
+        manifest = self._store.manifest()
+        if manifest is None:
             raise InputError(
                 f"there is no index {self.place}. Make one with: twinpass index build MODEL TEXTS -o NAME --milvus URI"
             )
-        self._store.load(state.rows)
-        return state
+        self._store.load(rows_of(manifest))
+        return manifest
 
-    def _put(self, state: State) -> None:
-        self._store.put(state)
-        self._state = state
+    def _put(self, manifest: Manifest) -> None:
+        self._store.put(manifest)
+        self._manifest = manifest
 
     def _visible(self, conditions: Sequence[Any]) -> str:
-        parts = [self._state.filter, expression(conditions, self.columns)]
-        return " and ".join(part for part in parts if part)
+        hidden = f"id < {self.manifest.next_id}" if self.manifest.pending else ""  # of an unfinished addition
+        return " and ".join(part for part in (hidden, expression(conditions, self.columns)) if part)
 
     def _is_visible(self, row: Mapping[str, Any]) -> bool:
         """Tell whether a row belongs to the index, and not to an unfinished addition."""
@@ -267,16 +264,16 @@ class MilvusIndex(Index):
     def _rows(self, ids: Sequence[int] | Ids, fields: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return the rows with these ids by id, or say which id is missing."""
         given = list(dict.fromkeys(int(each) for each in ids))
-        found = self._store.find_each(self._state.rows, "id", given, fields)
+        found = self._store.find_each(rows_of(self._manifest), "id", given, fields)
         rows = {int(row["id"]): row for row in found if self._is_visible(row)}
         if missing := [each for each in given if each not in rows]:
             raise InputError(f"{self.place} has no row with the id {missing[0]}.")
         return rows
 
 
-def _check_free(store: Store, *, overwrite: bool) -> State | None:
+def _check_free(store: Store, *, overwrite: bool) -> Manifest | None:
     """Return the index that is to be replaced, if there is one; refuse without `overwrite`."""
-    old = store.state()
+    old = store.manifest()
     if old is not None and not overwrite:
         raise OutputError(f"there is an index {store.address} already. Add to it, or replace it with --overwrite.")
     return old

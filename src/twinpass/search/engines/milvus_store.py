@@ -15,7 +15,7 @@ import logging
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,40 +105,6 @@ def explained(what: str, advice: str = "") -> Iterator[None]:
         raise InputError(f"{what}: {reason}.{advice}") from error
 
 
-@dataclass(frozen=True)
-class State:
-    """What an index holds, and whether there may be rows of an unfinished addition."""
-
-    manifest: Manifest
-    pending: bool = False
-
-    @property
-    def rows(self) -> str:
-        """The name of the collection of rows."""
-        return self.manifest.parts[0].name
-
-    @property
-    def filter(self) -> str:
-        """An expression that hides an unfinished addition; empty if there is none."""
-        return f"id < {self.manifest.next_id}" if self.pending else ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the state as Milvus stores it; if it is too long, the oldest history is dropped."""
-        manifest = self.manifest
-        document = {"format": FORMAT, "pending": self.pending, **asdict(manifest)}
-        while manifest.history and len(json.dumps(document, default=str).encode()) > STATE_BYTES:
-            manifest = replace(manifest, history=manifest.history[1:])
-            document["history"] = manifest.history
-        return _plain(document)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> State:
-        """Read what `to_json` wrote."""
-        if document["format"] != FORMAT:
-            raise InputError("the index on this server needs another version of twinpass.")
-        return cls(parse_manifest(document), bool(document["pending"]))
-
-
 class Store:
     """The collections of one index."""
 
@@ -152,8 +118,8 @@ class Store:
         """Explain what Milvus refuses."""
         return explained(f"Milvus refused ({self.address})")
 
-    def state(self) -> State | None:
-        """Return the index as it is now, if there is one."""
+    def manifest(self) -> Manifest | None:
+        """Return what the index holds now, if there is one."""
         if not self.client.has_collection(self.states, timeout=ANSWERING):
             return None
         self.load(self.states)
@@ -161,14 +127,18 @@ class Store:
             self.states, filter="generation >= 0", output_fields=["generation", "state"], timeout=ANSWERING
         )
         newest = max(rows, key=lambda row: int(row["generation"]), default=None)
-        return State.from_json(newest["state"]) if newest else None
+        if newest is None:
+            return None
+        if newest["state"]["format"] != FORMAT:
+            raise InputError("the index on this server needs another version of twinpass.")
+        return parse_manifest(newest["state"])
 
-    def put(self, state: State) -> None:
-        """Make a state the current one: this is the moment in which the index changes."""
+    def put(self, manifest: Manifest) -> None:
+        """Make a manifest the current one: this is the moment in which the index changes."""
         if not self.client.has_collection(self.states, timeout=ANSWERING):
             self._create_states()
-        generation = state.manifest.generation
-        row = {"generation": generation, "vector": [0.0, 1.0], "state": state.to_json()}
+        generation = manifest.generation
+        row = {"generation": generation, "vector": [0.0, 1.0], "state": _stored(manifest)}
         self.client.insert(self.states, [row], timeout=ANSWERING)
         self.client.flush(self.states)
         self.client.delete(self.states, filter=f"generation < {generation}", timeout=ANSWERING)
@@ -297,6 +267,19 @@ class RowWriter:
             return text
         self._shortened += 1
         return content[:TEXT_BYTES].decode(errors="ignore")
+
+
+def rows_of(manifest: Manifest) -> str:
+    """Return the name of the collection of rows."""
+    return manifest.parts[0].name
+
+
+def _stored(manifest: Manifest) -> dict[str, Any]:
+    """Return a manifest as Milvus stores it; if it is too long, the oldest history is dropped."""
+    document = _plain({"format": FORMAT, **asdict(manifest)})
+    while document["history"] and len(json.dumps(document).encode()) > STATE_BYTES:
+        del document["history"][0]
+    return document
 
 
 def as_signed(digests: Any) -> list[int]:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
-from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate, load
+from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
 from twinpass.search.engines.exact import Floats, Rows, best, empty, top
 from twinpass.search.filters import Condition, check_columns
 from twinpass.search.manifest import Manifest, identify, read_manifest
@@ -273,7 +273,7 @@ class Snapshot:
             if not path.exists():
                 return None
             try:
-                segment.engine = load(path, part.kind, segment.vectors, int(part.quality["effort"]))
+                segment.engine = Approximate.load(path, part.kind, segment.vectors, int(part.quality["effort"]))
             except RuntimeError as error:  # from faiss, with details about its own source
                 raise InputError(f"{path} is damaged. Build the index again.") from error
         return segment.engine

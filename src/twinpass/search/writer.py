@@ -15,7 +15,7 @@ from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.files import explaining
 from twinpass.registry import suggest
 from twinpass.search import manifest as disk
-from twinpass.search.engines.approximate import EXACT, KINDS, kind_for, make
+from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
 from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
 from twinpass.search.segment import BATCH, ENGINE, Block, Digests, Ids, Segment, SegmentWriter, Snapshot, digest_of
@@ -158,7 +158,7 @@ def _write(folder: Path, manifest: Manifest, blocks: Iterable[Prepared], kind: s
             skipped += rows.skipped
     kind, quality = kind_for(writer.rows, kind), {}
     if kind != EXACT:
-        engine = make(kind, Segment(place, rows=writer.rows, dimensions=manifest.dimensions).vectors)
+        engine = Approximate.build(kind, Segment(place, rows=writer.rows, dimensions=manifest.dimensions).vectors)
         quality = engine.tune()
         engine.save(place / ENGINE)
     disk.sync_all(place)

@@ -22,15 +22,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from twinpass.encoder.any_model import open_model
+from twinpass.encoder.any_model import Encode, open_model
 from twinpass.encoder.vector_cache import Cache, encode_once
-from twinpass.evaluation.evaluate import evaluate
-from twinpass.evaluation.features import Encode, text_features
-from twinpass.evaluation.folds import Fold, cross_validation, hold_out
-from twinpass.evaluation.jobs import Settings
+from twinpass.evaluation.evaluate import Settings, evaluate
+from twinpass.evaluation.logistic import Fold
 from twinpass.evaluation.protocols import TRANSFER, TransferProtocol
 from twinpass.evaluation.reading import Data, read_task, senteval_order
 from twinpass.evaluation.tasks import Task, choose
+from twinpass.evaluation.transfer import cross_validation, hold_out, text_features
 
 BATCH = 128
 clock = time.perf_counter
@@ -138,10 +137,12 @@ def time_ours(tasks: str, settings: Settings, *, warm: bool) -> dict[str, float]
     marks = [clock()]
 
     def log(line: str) -> None:
-        marks.append(clock())
+        if line.startswith("encoded"):
+            marks.append(clock())
         print("  ours:", line, flush=True)
 
-    evaluate("minilm", tasks, settings=settings, cache=Cache() if warm else None, log=log)
+    evaluate("minilm", tasks, data=settings.data, protocol=settings.protocol, cache=warm, log=log)
+    marks.append(clock())
     encoding, scoring = marks[1] - marks[0], marks[-1] - marks[1]
     return {"ours": encoding + scoring, "ours, encoding": encoding, "ours, scoring": scoring}
 

@@ -6,12 +6,14 @@ import errno
 import hashlib
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from twinpass.errors import MissingExtra, OutputError, TwinpassError, UserError
-from twinpass.files import cache_folder, check_writable, sha256, write_json, writing, writing_folder
+from twinpass.files import cache_folder, cache_home, check_writable, locked, sha256, write_json, writing, writing_folder
 from twinpass.registry import Registry, suggest
 
 
@@ -38,6 +40,84 @@ def test_a_folder_replaces_the_old_one_only_when_it_is_finished(tmp_path: Path) 
         raise ZeroDivisionError
     assert (target / "file").read_text() == "second"
     assert list(tmp_path.iterdir()) == [target]
+
+
+def refuse_renames(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """Let this many renames succeed, and fail all that follow."""
+    rename, calls = Path.rename, []
+
+    def renamed(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) > after:
+            raise OSError(errno.EACCES, "Permission denied")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", renamed)
+
+
+def test_a_folder_that_can_be_neither_replaced_nor_put_back_is_kept(tmp_path: Path, monkeypatch) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "file").write_text("the only copy")
+    refuse_renames(monkeypatch, after=1)
+    with pytest.raises(OutputError, match="moving it back failed") as raised, writing_folder(target) as new:
+        (new / "file").write_text("new")
+    (kept,) = tmp_path.rglob("file")
+    assert kept.read_text() == "the only copy"
+    assert str(kept.parent) in str(raised.value)
+
+
+def test_a_folder_that_cannot_be_moved_away_is_unchanged(tmp_path: Path, monkeypatch) -> None:
+    target = tmp_path / "out"
+    target.mkdir()
+    refuse_renames(monkeypatch, after=0)
+    with pytest.raises(OutputError, match="Permission denied"), writing_folder(target):
+        pass
+    assert list(tmp_path.iterdir()) == [target]
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from twinpass.files import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_that_another_process_holds_is_refused_or_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdin is not None and holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(OutputError, match=r"a\.lock is locked by another process"), locked(path, wait=False):
+            pass
+        holder.stdin.close()  # it ends: whoever waits gets the lock now
+        with locked(path):
+            assert path.exists()
+    with locked(path, wait=False):
+        pass
+
+
+def test_a_lock_is_freed_by_a_kill_and_by_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        holder.kill()
+    with pytest.raises(ZeroDivisionError), locked(path, wait=False):
+        raise ZeroDivisionError
+    with locked(path, wait=False):
+        pass
+
+
+def test_a_lock_where_nothing_can_be_written_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot write"), locked(tmp_path / "file" / "a.lock"):
+        pass
 
 
 def test_the_systems_refusals_are_explained(tmp_path: Path) -> None:
@@ -67,10 +147,20 @@ def test_what_json_has_no_word_for_is_null(tmp_path: Path) -> None:
     }
 
 
-def test_the_cache_is_where_it_was_told_to_be(tmp_path: Path, monkeypatch) -> None:
+def test_the_cache_is_in_the_folder_that_the_environment_names(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "here"))
     assert cache_folder("part") == tmp_path / "here" / "part"
     assert cache_folder("part").is_dir()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other platforms have other places")
+def test_the_cache_is_where_linux_keeps_caches(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delenv("TWINPASS_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_home() == tmp_path / "twinpass"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_home() == tmp_path / ".cache" / "twinpass"
 
 
 def test_registry_and_errors() -> None:

@@ -2,31 +2,32 @@
 
 ::
 
-    TwinpassError               something twinpass can explain
-    ├── UserError               the user can mend it: the command line exits with 2
-    │   ├── InputError          a file, column or row that cannot be read as asked
+    TwinpassError               an error with an explanation
+    ├── UserError               the user can fix it: the command line exits with 2
+    │   ├── InputError          a file, column or row that cannot be read
     │   ├── ModelError          a model that is missing, incomplete or not safe to load
-    │   ├── OutputError         a place that cannot be written to
-    │   ├── ConfigError         an option, name or combination that makes no sense
+    │   ├── OutputError         a file or folder that cannot be written
+    │   ├── ConfigError         an unknown option or name, or options that exclude each other
     │   └── MissingExtra        an optional part that is not installed
-    └── TrainingError           a run that cannot go on (a loss that is not a number, say)
+    └── TrainingError           a run that cannot continue (a non-finite loss, for example): exit code 1
 
-A message says what was wanted, what came, and what to do next.
+A message says what was expected, what came, where, and what to do: "expected 3 tab-separated columns, got 2
+(tickets.tsv:17). Fix the row, or pass --skip-bad-rows."
 """
 
 from __future__ import annotations
 
 
 class TwinpassError(Exception):
-    """Something twinpass can explain."""
+    """An error with an explanation."""
 
 
 class UserError(TwinpassError):
-    """Something the user can mend."""
+    """An error that the user can fix."""
 
 
 class InputError(UserError):
-    """A file, column or row that cannot be read as asked."""
+    """A file, column or row that cannot be read."""
 
 
 class ModelError(UserError):
@@ -34,11 +35,11 @@ class ModelError(UserError):
 
 
 class OutputError(UserError):
-    """A place that cannot be written to."""
+    """A file or folder that cannot be written."""
 
 
 class ConfigError(UserError):
-    """An option, name or combination that makes no sense."""
+    """An unknown option or name, or options that exclude each other."""
 
 
 class MissingExtra(UserError):
@@ -49,4 +50,4 @@ class MissingExtra(UserError):
 
 
 class TrainingError(TwinpassError):
-    """A run that cannot go on."""
+    """A run that cannot continue."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and fingerprints of what they hold."""
+"""Files and folders that appear whole or not at all, locks, hashes, and the cache folder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
@@ -17,14 +16,14 @@ from typing import Any
 
 from twinpass.errors import OutputError
 
-# The system tells its mask only when it is set, so it is asked once, before there are threads.
+# The umask can only be read by setting it, so this is done once, before there are threads.
 _UMASK = os.umask(0)
 os.umask(_UMASK)
 
 
 @contextlib.contextmanager
 def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a path to write aside; it takes the target's name only if nothing failed."""
+    """Yield a temporary path to write to; it is renamed to the target only if nothing failed."""
     target = Path(target)
     aside = _beside(target, folder=False)
     try:
@@ -38,7 +37,7 @@ def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a folder to fill aside; it replaces the target only if nothing failed."""
+    """Yield a temporary folder to fill; it replaces the target only if nothing failed."""
     target = Path(target)
     aside = _beside(target, folder=True)
     try:
@@ -53,10 +52,30 @@ def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_json(target: str | os.PathLike[str], document: Any) -> None:
-    """Write one JSON document, whole or not at all; what JSON has no word for, such as NaN, is null."""
+    """Write one JSON document, whole or not at all; non-finite numbers become null."""
     text = json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)
     with writing(target) as aside:
         aside.write_text(text + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+    """Hold a lock file, one holder at a time across processes; the system frees it when a process is killed.
+
+    Without `wait` a lock that is taken raises OutputError. The file stays, so that those who wait share one lock.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path, thread_local=False)  # whichever thread ends the block releases it
+    with explaining(path):
+        try:
+            lock.acquire(blocking=wait)
+        except Timeout:
+            raise OutputError(f"{path} is locked by another process. Wait until it is done, then try again.") from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def check_writable(target: str | os.PathLike[str]) -> None:
@@ -76,18 +95,16 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def cache_home() -> Path:
-    """Return the folder of all that can be made again: $TWINPASS_CACHE, or the platform's place for it."""
-    if told := os.environ.get("TWINPASS_CACHE"):
-        return Path(told).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "twinpass" / "cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "twinpass"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "twinpass"
+    """Return the cache folder: $TWINPASS_CACHE, or the platform's own (on Linux ~/.cache/twinpass)."""
+    if named := os.environ.get("TWINPASS_CACHE"):
+        return Path(named).expanduser()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("twinpass", appauthor=False)
 
 
 def cache_folder(part: str) -> Path:
-    """Return the folder for one kind of cached files, made if need be."""
+    """Return the folder for one kind of cached files, created if it is missing."""
     folder = cache_home() / part
     with explaining(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +113,7 @@ def cache_folder(part: str) -> Path:
 
 @contextlib.contextmanager
 def explaining(target: Path) -> Iterator[None]:
-    """Turn the system's refusal to write into an OutputError that names the target."""
+    """Turn the system's errors on writing into an OutputError that names the target."""
     try:
         yield
     except Exception as error:
@@ -104,26 +121,26 @@ def explaining(target: Path) -> Iterator[None]:
         if reason is None:
             raise
         raise OutputError(
-            f"cannot write {target}: {reason}. What was there before is unchanged; make room or choose another place."
+            f"cannot write {target}: {reason}. What was there before is unchanged. Free space, or choose another place."
         ) from error
 
 
 def _refusal(error: Exception) -> str | None:
-    """Return why the system refused to write, or None if the error is about something else."""
+    """Return why the system cannot write, or None if the error is about something else."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
-    # safetensors tells of a full disk by an error of its own, which is not imported only to be recognised.
+    # safetensors reports a full disk with its own error class, which is not imported just for this test.
     if type(error).__name__ == "SafetensorError" and "os error" in str(error):
         return str(error)
     return None
 
 
 def _beside(target: Path, *, folder: bool) -> Path:
-    """Make an empty file or folder next to the target, so that renaming stays on one disk."""
+    """Create an empty file or folder next to the target, so that renaming stays on one disk."""
     parent = target.parent
     if not parent.is_dir():
         raise OutputError(
-            f"cannot write {target}: there is no folder {parent}. Make it first, or choose another place."
+            f"cannot write {target}: there is no folder {parent}. Create it first, or choose another place."
         )
     if not folder and target.is_dir():
         raise OutputError(f"cannot write {target}: it is a folder. Name a file.")
@@ -138,30 +155,44 @@ def _beside(target: Path, *, folder: bool) -> Path:
 
 
 def _flush(path: Path) -> None:
-    """Ask the system to put a file's bytes on the disk before it gets its name."""
-    with path.open("rb+") as stream:  # some systems flush only what may be written to
+    """Force a file's bytes to the disk before it is renamed."""
+    with path.open("rb+") as stream:  # some systems flush only files open for writing
         os.fsync(stream.fileno())
 
 
 def replace_folder(aside: Path, target: Path) -> None:
-    """Swap a finished folder in; the old one is removed only when the new one stands."""
+    """Rename a finished folder to the target; the old one is deleted only after that succeeded."""
     aside.chmod(0o777 & ~_UMASK)
     if not target.exists():
         aside.rename(target)
         return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    target.rename(old / target.name)
+    shelter = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+    old = shelter / target.name
     try:
+        target.rename(old)
         aside.rename(target)
-    except OSError:
-        (old / target.name).rename(target)
+    except OSError as error:
+        _put_back(old, target, error)
+        shelter.rmdir()
         raise
-    finally:
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(shelter, ignore_errors=True)
+
+
+def _put_back(old: Path, target: Path, reason: OSError) -> None:
+    """Give an old folder its name back; if that fails too, raise OutputError that says where it is now."""
+    if not os.path.lexists(old):  # it was never moved
+        return
+    try:
+        old.rename(target)
+    except OSError as error:
+        raise OutputError(
+            f"cannot write {target}: {reason.strerror or reason}. What was there before is now {old}: "
+            f"moving it back failed too ({error.strerror or error}). Rename it to {target}."
+        ) from error
 
 
 def plain(value: Any) -> Any:
-    """Return a value with arrays as lists, paths as text, dataclasses as objects and NaN as null."""
+    """Return a value as JSON can hold it: arrays as lists, paths as text, dataclasses as objects, NaN as None."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,14 +1,14 @@
-"""What a training run tells whoever watches it, and what it says when it is over."""
+"""The log of a training run: its events, the file they are written to, and how it is read back."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twinpass.errors import MissingExtra
+from twinpass.errors import InputError, MissingExtra
 from twinpass.files import explaining, plain
 
 Scores = dict[str, float]
@@ -128,7 +128,7 @@ class Journal:
 
     def write(self, event: Event) -> None:
         """Append one event."""
-        line = {"event": type(event).__name__.lower()} | plain(asdict(event))
+        line = {"event": _kind(type(event))} | plain(asdict(event))
         with explaining(self.path):
             self.stream.write(json.dumps(line).encode() + b"\n")
             self.stream.flush()
@@ -163,3 +163,50 @@ def _open_board(folder: Path) -> Any:
     except ImportError as error:
         raise MissingExtra("writing TensorBoard files", "tensorboard") from error
     return SummaryWriter(str(folder / "tensorboard"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLog:
+    """The log of a run as curves over steps."""
+
+    name: str
+    loss: list[tuple[int, float]] = field(default_factory=list)
+    dev: list[tuple[int, Scores]] = field(default_factory=list)
+    geometry: list[tuple[int, float, float]] = field(default_factory=list)  # step, alignment, uniformity
+
+
+def has_log(folder: str | Path) -> bool:
+    """Tell whether this is the output folder of a run."""
+    return (Path(folder) / FILE).is_file()
+
+
+def read_log(folder: str | Path) -> RunLog:
+    """Read the log of a run's output folder."""
+    log = RunLog(name=str(folder))
+    for event in _events(Path(folder) / FILE):
+        kind, step = event.get("event"), int(event.get("step", 0))
+        if kind == _kind(Stepped) and event.get("loss") is not None:
+            log.loss.append((step, float(event["loss"])))
+        elif kind == _kind(Evaluated):
+            scores = {name: float(value) for name, value in event["scores"].items() if value is not None}
+            log.dev.append((step, scores))
+        elif kind == _kind(Tracked):
+            log.geometry.append((step, float(event["alignment"]), float(event["uniformity"])))
+    return log
+
+
+def _kind(event: type[Event]) -> str:
+    """Return the name of a class of events in the file."""
+    return event.__name__.lower()
+
+
+def _events(path: Path) -> Iterator[Mapping[str, Any]]:
+    try:
+        with path.open(encoding="utf-8") as stream:
+            for number, line in enumerate(stream, start=1):
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise InputError(f"{path}:{number}: expected a line of JSON: {error}.") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from error

@@ -1,4 +1,4 @@
-"""What a result came from: versions, model, data, options; the same facts in the same shape everywhere."""
+"""What a result came from: versions, model, data and options, in the same form everywhere."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LIBRARIES = ("torch", "transformers", "numpy")
 
 
 class Model(Protocol):
-    """The least a model must know about itself, as an Encoder does."""
+    """The attributes that provenance needs of a model; an Encoder has them."""
 
     @property
     def name(self) -> str:
-        """How the user named it."""
+        """The name that the user gave."""
 
     @property
     def fingerprint(self) -> str:
-        """What it holds."""
+        """A hash of its content."""
 
 
 def provenance(

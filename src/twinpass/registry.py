@@ -1,4 +1,4 @@
-"""A dictionary that explains itself: a wrong name gets a suggestion and the list of known ones."""
+"""A dictionary whose error for an unknown name has a suggestion and the list of known names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return ` Did you mean 'x'?` for the known name that is nearest, or nothing if none is near."""
+    """Return ` Did you mean 'x'?` for the most similar known name, or nothing if none is similar."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f" Did you mean {near[0]!r}?" if near else ""
 
@@ -25,14 +25,14 @@ class Registry(Generic[T]):
         self._entries: dict[str, T] = {}
 
     def add(self, name: str, entry: T) -> T:
-        """Register an entry under a name that is still free."""
+        """Register an entry under a new name."""
         if name in self._entries:
             raise ValueError(f"a {self.kind} named {name!r} is registered already")
         self._entries[name] = entry
         return entry
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Register what is decorated under a name."""
+        """Return a decorator that registers an entry under a name."""
         return lambda entry: self.add(name, entry)
 
     def __getitem__(self, name: str) -> T:

@@ -1,4 +1,4 @@
-"""What every room does with rows of numbers."""
+"""Arithmetic on vectors that several parts of the program need."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ F = TypeVar("F", np.float32, np.float64)
 
 
 def unit(vectors: NDArray[F]) -> NDArray[F]:
-    """Scale the rows of an array (n, d) to length one, in its own precision; a zero row stays zero."""
+    """Scale the rows of an array (n, d) to length one, keeping its precision; a zero row stays zero."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     scaled: NDArray[F] = vectors / np.maximum(lengths, 1e-12)
     return scaled

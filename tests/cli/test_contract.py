@@ -85,7 +85,7 @@ def test_warnings_of_libraries_are_not_shown(run, tryout):
         (TrainingError("loss is nan"), 1, "twinpass: error: loss is nan\n"),
         (KeyboardInterrupt(), 130, "twinpass: stopped.\n"),
         (BrokenPipeError(), 1, ""),
-        (OSError(errno.ENOSPC, "it is full"), 2, "the output: it is full. Make room, or write to another place.\n"),
+        (OSError(errno.ENOSPC, "it is full"), 2, "the output: it is full. Free some space, or write somewhere else.\n"),
         (OSError(errno.EIO, "Input/output error"), 1, "to see where.\n"),
         (ZeroDivisionError("oops"), 1, "oops. Run again with --debug (or TWINPASS_DEBUG=1) to see where.\n"),
     ],

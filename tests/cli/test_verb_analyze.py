@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
-from twinpass.cli.variants import Variant, parse_variant
-from twinpass.errors import ConfigError
+from twinpass.analysis.analyze import analyze
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +46,7 @@ def test_models_beside_each_other(run, model, pairs, tmp_path) -> None:
 def test_text_without_labels(run, model, sentences, tmp_path) -> None:
     done = run("analyze", model, "--data", sentences, "-o", tmp_path / "report", "--device", "cpu")
     assert done.code == 0, done.err
-    assert "left out: alignment" in done.err and "left out: cosine densities" in done.err
+    assert "not measured: alignment" in done.out and "not measured: cosine densities" in done.out
     assert not (tmp_path / "report" / "figures" / "density-light.svg").exists()
     assert (tmp_path / "report" / "figures" / "spectrum-light.svg").exists()
 
@@ -73,6 +72,8 @@ def test_runs_and_results(run, model, pairs, tmp_path) -> None:
     assert done.code == 0, done.err
     assert [point["step"] for point in json.loads(done.out)["runs"][0]["geometry"]] == [0, 2, 4]
     assert (tmp_path / "paths" / "figures" / "trajectory-dark.png").exists()
+    assert [point["step"] for point in analyze(trained, runs=True).records()] == [0, 2, 4]
+    assert "alignment, first and last" in run("analyze", "--runs", trained, "-o", tmp_path / "paths").out
 
     results = tmp_path / "results.json"
     score = {"protocol": "all, spearman, no regressor", "value": 61.5}
@@ -102,12 +103,3 @@ def test_mistakes(run, model, pairs, sentences, tmp_path) -> None:
         assert not out.exists()
     done = run("analyze", model, "--data", pairs, "-o", tmp_path)
     assert done.code == 2 and "not a report" in done.err and pairs.exists()
-
-
-def test_variants_are_read() -> None:
-    assert parse_variant("minilm") == Variant(source="minilm", label="minilm")
-    assert parse_variant("a#whiten") == Variant(source="a", label="a#whiten", whiten=0)
-    assert parse_variant("https://x/v1#m").source == "https://x/v1#m"
-    for wrong in ("a#layers=0", "a#layers=many", "a#pooler=", "a#whiten=no"):
-        with pytest.raises(ConfigError):
-            parse_variant(wrong)

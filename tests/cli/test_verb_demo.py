@@ -9,7 +9,7 @@ import pytest
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import open_corpus
-from twinpass.text.prose import sentences
+from twinpass.text.docs.prose import sentences
 from twinpass.workflows.dev import open_dev, rows_to_learn_from, split_documentation
 
 

@@ -116,7 +116,7 @@ def test_model_by_option_or_by_position(run, model, sentences, tmp_path, monkeyp
     out = tmp_path / "v.npy"
     assert json.loads(run("encode", sentences, "-m", model, "-o", out, "--json").out)["model"]["name"] == model
     ran = run("encode", model, sentences, "-m", model, "-o", out)
-    assert ran.code == 2 and "wanted one INPUT" in ran.err
+    assert ran.code == 2 and "expected one INPUT" in ran.err
     asked = []
     monkeypatch.setattr(Encoder, "load", classmethod(lambda cls, name, **options: asked.append(name) or 1 / 0))
     run("encode", sentences, "-o", out)

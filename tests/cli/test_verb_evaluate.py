@@ -115,10 +115,10 @@ def test_the_list_of_tasks(run):
         (("--tasks", "sts"), "needs data"),
         (("--tasks", "sts", "--data", "/nowhere"), "no folder /nowhere"),
         (("--format", "pdf"), "no format named 'pdf'"),
-        (("--beside", "mine"), "--beside wants 'paper'"),
+        (("--beside", "mine"), "--beside expects 'paper'"),
         (("-o", "x.docx"), "cannot write x.docx"),
         (("--tasks", "scored:missing.tsv"), "missing.tsv"),
-        (("second", "--tasks", "sts"), "wanted one MODEL"),
+        (("second", "--tasks", "sts"), "expected one MODEL"),
     ],
 )
 def test_mistakes_exit_2_with_one_message(run, words, arguments, message):
@@ -150,4 +150,4 @@ def test_compare_explains_its_mistakes(run, tmp_path):
     assert "wanted two models" in run("compare", "one").err
     (tmp_path / "x.json").write_text("{}")
     ran = run("compare", tmp_path / "x.json", tmp_path / "x.json")
-    assert ran.code == 2 and "is no result file" in ran.err
+    assert ran.code == 2 and "is not a result file" in ran.err

@@ -71,7 +71,7 @@ def test_mistakes(run, served, model, monkeypatch):
     for arguments, says in (
         (["--host", "192.0.2.1"], "cannot serve at 192.0.2.1"),
         (["--max-queue", 3], "--max-inputs"),
-        (["another"], "wanted one MODEL, got 2"),
+        (["another"], "expected one MODEL, got 2"),
         (["--index", "missing"], "is not an index"),
         (["--port", 70000], "--port"),
     ):

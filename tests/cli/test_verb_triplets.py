@@ -28,7 +28,7 @@ def test_triplets_are_written_so_that_training_reads_them(run, snli, tmp_path, s
     assert [row.texts for row in corpus] == read_nli([snli]).triplets()
     assert corpus.columns == ("sent0", "sent1", "hard_neg")
     said = "4 entailment, 2 neutral, 3 contradiction pairs, 1 rows skipped"
-    assert f"{said} -> {output}: 2 triplets" in done.err
+    assert f"{said} -> {output}: 2 triplets" in done.out
     assert "snli.jsonl" in done.out and "triplets" in done.out
 
 
@@ -53,10 +53,10 @@ def test_json_counts_by_file(run, snli, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--negatives", "contra"], "negatives are one of contradiction, neutral, both"),
-        (["--pairs", "some"], "pairs are one of"),
+        (["--negatives", "contra"], "expected negatives to be one of contradiction, neutral, both"),
+        (["--pairs", "some"], "expected pairs to be one of"),
         (["--pairs", "neutral", "--negatives", "both"], "pairs have no hard negative"),
-        (["-o", "nli.xlsx"], "Wanted .csv, .tsv, .jsonl"),
+        (["-o", "nli.xlsx"], "expected a file name that ends in .csv, .tsv, .jsonl"),
         (["-o", "none/nli.csv"], "there is no folder none"),
     ],
 )

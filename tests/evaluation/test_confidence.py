@@ -4,8 +4,7 @@ from scipy import stats
 
 from twinpass.errors import InputError
 from twinpass.evaluation.confidence import draw_counts, interval, two_sided_p
-from twinpass.evaluation.itemfile import from_json, to_json
-from twinpass.evaluation.items import Labelled, Pairs, Predictions, Queries
+from twinpass.evaluation.results import Labelled, Pairs, Predictions, Queries, items_from_json
 
 
 def make_pairs(seed=0, sizes=(40, 25, 60)):
@@ -94,7 +93,7 @@ def test_p_is_small_only_where_the_difference_is_clear():
     ],
 )
 def test_items_survive_json(items):
-    again = from_json(to_json(items))
+    again = items_from_json(items.to_json())
     assert type(again) is type(items)
     assert again.values() == items.values()
 
@@ -102,7 +101,7 @@ def test_items_survive_json(items):
 @pytest.mark.parametrize("document", [{}, {"pairs": {"a": {}}}, {"gold": "01", "predicted": "0x"}])
 def test_items_that_cannot_be_read_say_so(document):
     with pytest.raises(InputError, match="the items of a result"):
-        from_json(document)
+        items_from_json(document)
 
 
 @pytest.mark.parametrize("steps", [4, 1000])  # 4: many tied scores

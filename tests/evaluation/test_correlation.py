@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from twinpass.errors import InputError, ModelError
-from twinpass.evaluation.correlation import pearson
-from twinpass.evaluation.sts import cosine_scores, score_pairs, spearman
+from twinpass.errors import ModelError
+from twinpass.evaluation.correlation import cosine_scores, pearson, spearman
 
 
 def naive_cosines(u, v):
@@ -50,20 +49,5 @@ def test_a_model_that_returns_nan_is_refused(bad):
 def test_correlation_refuses_unequal_lengths_and_nan():
     with pytest.raises(ValueError, match="equally long"):
         spearman([1, 2], [1, 2, 3])
-    with pytest.raises(ValueError, match="numbers only"):
+    with pytest.raises(ValueError, match="finite numbers only"):
         spearman([1, np.nan], [1, 2])
-
-
-def test_score_pairs_encodes_in_one_call():
-    calls = []
-
-    def encode(texts):
-        calls.append(list(texts))
-        return np.array([[len(t), 1.0] for t in texts], dtype=np.float32)
-
-    pairs = [("a", "bbb"), ("aa", "aa"), ("a", "bbbbbbbb")]
-    scores = score_pairs(encode, pairs, [2.0, 5.0, 1.0])
-    assert calls == [["a", "bbb", "aa", "aa", "a", "bbbbbbbb"]]
-    assert scores.spearman == pytest.approx(1.0) and scores.n == 3
-    with pytest.raises(InputError, match="3 pairs and 1 scores"):
-        score_pairs(encode, pairs, [1.0])

@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 
 from twinpass.errors import InputError
-from twinpass.evaluation.dev import PairRetrieval, ScoredPairs
+from twinpass.evaluation.dev import PairRetrieval, ScoredPairs, read_dev
+from twinpass.evaluation.evaluate import evaluate
 
 PAIRS = [(f"left {i}", f"right {i}") for i in range(12)] + [("left 0", "right 3")]
 GOLD = [5.0, 4.5, 4.0, 3.0, 2.5, 2.0, 1.0, 0.5, 0.0, 4.8, 3.3, 1.7, 2.2]
@@ -58,6 +59,26 @@ def test_pair_retrieval_equals_naive_loops() -> None:
     assert found["score"] == pytest.approx(100 * np.mean([rank == 1 for rank in ranks]))
     assert found["r_at_5"] == pytest.approx(100 * np.mean([rank <= 5 for rank in ranks]))
     assert found["mrr"] == pytest.approx(100 * np.mean([1 / rank for rank in ranks]))
+
+
+def test_pairs_that_share_an_answer_are_not_each_others_errors() -> None:
+    """The dev set is scored by the rule of the task `retrieval:`."""
+    pairs = [("a", "one"), ("b", "one"), ("c", "two"), ("d", "three")]
+    places = {"a": 0, "b": 0, "one": 0, "c": 1, "two": 1, "d": 2, "three": 2}
+    found = PairRetrieval(pairs, source="made up")(
+        lambda texts: np.eye(3, dtype=np.float32)[[places[t] for t in texts]]
+    )
+    assert (found["score"], found["r_at_5"], found["mrr"]) == (100, 100, 100)
+
+
+def test_the_dev_set_and_the_task_give_the_same_scores(tmp_path) -> None:
+    pairs = [*PAIRS, ("left 5", "right 2"), ("left 20", "right 1"), ("left 21", "right 1")]
+    path = tmp_path / "pairs.csv"
+    path.write_text("query,answer\n" + "".join(f"{a},{b}\n" for a, b in pairs))
+    found = read_dev(path)(encode)
+    task = {s.metric: s.value for s in evaluate(encode, f"retrieval:{path}", resamples=100).tasks[0].scores}
+    expected = {"score": task["r_at_1"], "r_at_5": task["r_at_5"], "mrr": task["mrr"]}
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
 def test_nothing_to_score_is_refused() -> None:

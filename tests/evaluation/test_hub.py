@@ -6,8 +6,7 @@ import pytest
 
 from twinpass.encoder.any_model import Model
 from twinpass.errors import ConfigError, InputError
-from twinpass.evaluation.evaluate import evaluate, make_jobs
-from twinpass.evaluation.jobs import Settings
+from twinpass.evaluation.evaluate import Settings, evaluate, make_jobs
 
 
 class Rows(list):
@@ -46,7 +45,7 @@ def hub(monkeypatch):
 
 
 def test_a_year_from_the_hub_has_no_subsets(hub):
-    (task,) = evaluate(Model("m", letters), "STS13", settings=Settings(data="hub", resamples=100)).tasks
+    (task,) = evaluate(Model("m", letters), "STS13", data="hub", resamples=100).tasks
     assert hub.asked == ["mteb/sts13-sts"]
     assert {score.over for score in task.scores} == {"all"} and task.scores[0].n == 1500
     assert len(task.files["hf:mteb/sts13-sts:test"]) == 64
@@ -59,7 +58,7 @@ def test_the_dev_split_goes_by_another_name_there(hub):
 
 def test_counts_are_checked_and_what_differs_is_refused(hub):
     hub.sizes["test"] = 1200
-    with pytest.raises(InputError, match="STS13: 1500 rows are wanted and 1200 were found"):
+    with pytest.raises(InputError, match="STS13: expected 1500 rows, got 1200"):
         make_jobs("STS13", Settings(data="hub"))
     with pytest.raises(ConfigError, match="SICK-R is not on the hub in the form of its protocol"):
         make_jobs("SICK-R", Settings(data="hub"))

@@ -7,9 +7,9 @@ import pytest
 import torch
 from tests.evaluation.naive import fit_one
 
-from twinpass.evaluation.folds import cross_validation, hold_out, stratified_folds
 from twinpass.evaluation.logistic import fit, make_problem, predict
 from twinpass.evaluation.protocols import FAST, FULL
+from twinpass.evaluation.transfer import cross_validation, hold_out, stratified_folds
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,7 @@ from scipy import stats
 
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell, papers_using
 from twinpass.evaluation.reading import read_task
-from twinpass.evaluation.regressor import bin_shares, regress
-from twinpass.evaluation.sts import score_sts
+from twinpass.evaluation.sts import bin_shares, regress, score_sts
 from twinpass.evaluation.tasks import TASKS
 from twinpass.recipes.made_up_tasks import write_task
 

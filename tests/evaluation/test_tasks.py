@@ -3,9 +3,8 @@ import warnings
 import pytest
 
 from twinpass.errors import ConfigError, InputError
-from twinpass.evaluation.manifest import SHA256
-from twinpass.evaluation.reading import read_task
-from twinpass.evaluation.tasks import TASKS, choose
+from twinpass.evaluation.reading import SHA256, read_task
+from twinpass.evaluation.tasks import TASKS, choose, list_tasks
 from twinpass.recipes.made_up_tasks import write_task
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
@@ -22,6 +21,13 @@ def test_a_wrong_name_gets_a_suggestion():
         choose("MRCP")
     with pytest.raises(ConfigError, match="no task named"):
         choose(" , ")
+
+
+def test_the_list_of_tasks_prints_and_converts():
+    listed = list_tasks()
+    assert "CC BY-NC-SA 3.0" in repr(listed) and "test 1,379" in repr(listed)
+    assert [task["name"] for task in listed.to_dict()["tasks"]] == list(TASKS)
+    assert listed.records()[0]["citation"] == "Agirre et al., 2012"
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -66,7 +72,7 @@ def test_a_truncated_file_is_refused_with_both_counts(tmp_path):
     write_task(TASKS["SICK-R"], tmp_path)
     path = tmp_path / "SICK" / "SICK_trial.txt"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:301]))
-    with pytest.raises(InputError, match=r"500 rows are wanted and 300 were found in .*SICK_trial"):
+    with pytest.raises(InputError, match=r"expected 500 rows, got 300 in .*SICK_trial"):
         read_task(TASKS["SICK-R"], tmp_path)
     read_task(TASKS["SICK-R"], tmp_path, parts=("test",))
 
@@ -82,7 +88,7 @@ def test_a_truncated_parallel_file_is_refused(tmp_path):
 def test_a_missing_subset_is_named(tmp_path):
     write_task(TASKS["STS13"], tmp_path)
     (tmp_path / "STS" / "STS13-en-test" / "STS.input.FNWN.txt").unlink()
-    with pytest.raises(InputError, match=r"STS13 wants .*FNWN.txt, and it is not there"):
+    with pytest.raises(InputError, match=r"STS13 needs .*FNWN.txt, and there is no such file"):
         read_task(TASKS["STS13"], tmp_path)
     with pytest.raises(InputError, match="no folder"):
         read_task(TASKS["STS13"], tmp_path / "nowhere")
@@ -91,9 +97,9 @@ def test_a_missing_subset_is_named(tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("a\tb", "columns parted by tabs are wanted, got 2"),
-        ("1\ta\tb\tmany\tx", r"trial.txt:2: a number is wanted, got 'many'"),
-        ("1\ta\tb\tnan\tx", "a number is wanted"),
+        ("a\tb", "tab-separated columns, got 2"),
+        ("1\ta\tb\tmany\tx", r"trial.txt:2: expected a number, got 'many'"),
+        ("1\ta\tb\tnan\tx", "expected a number"),
         (b"1\t\xff\tb\t1\tx", "is not utf-8"),
     ],
 )
@@ -111,10 +117,10 @@ def test_a_strange_class_is_refused(tmp_path):
     write_task(TASKS["MRPC"], tmp_path)
     path = tmp_path / "MRPC" / "msr_paraphrase_test.txt"
     path.write_text(path.read_text().replace("\n1\t", "\n7\t", 1))
-    with pytest.raises(InputError, match="classes 0 to 1 are wanted, got 7"):
+    with pytest.raises(InputError, match="expected classes 0 to 1, got 7"):
         read_task(TASKS["MRPC"], tmp_path)
     write_task(TASKS["TREC"], tmp_path)
     path = tmp_path / "TREC" / "TREC_10.label"
     path.write_text("WHO:x who\n" + path.read_text())
-    with pytest.raises(InputError, match=r"TREC_10.label:1: one of ABBR"):
+    with pytest.raises(InputError, match=r"TREC_10.label:1: expected one of ABBR"):
         read_task(TASKS["TREC"], tmp_path)

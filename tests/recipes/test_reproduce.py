@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from twinpass.analysis.style import LIGHT, drawing
+from twinpass.analysis.drawing import LIGHT, themed
 from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.recipes.agreement import order_agreement
 from twinpass.recipes.corpora import Corpora, Missing
@@ -336,7 +336,7 @@ def test_every_table_leaves_its_dots_room_beside_the_labels():
             for place, row in enumerate(recipe.rows)
         ]
         outcome = Outcome(recipe=recipe, scale="small", encoder="one", seeds=(1,), rows=rows, facts={})
-        with drawing(LIGHT):
+        with themed(LIGHT):
             figure = draw(outcome)
             figure.draw_without_rendering()
         for panel in figure.axes:

@@ -56,7 +56,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_is_made_from_markup() -> None:
 
 
 def test_colours_are_those_of_our_figures_in_both_themes(client: TestClient) -> None:
-    from twinpass.analysis.style import DARK, LIGHT
+    from twinpass.analysis.drawing import DARK, LIGHT
 
     colours = client.get("/page/colours.css").text
     for name, colour in LIGHT.colours().items():

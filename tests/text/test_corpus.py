@@ -10,13 +10,16 @@ import lzma
 import tracemalloc
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from twinpass.errors import InputError
 from twinpass.text.corpus import Corpus, open_corpus
-from twinpass.text.readers import READERS
+from twinpass.text.formats import READERS
+from twinpass.text.sources import FORMATS
 
 ROWS = [
     ("A man plays.", "Someone is playing, it seems."),
@@ -72,7 +75,7 @@ def read(corpus: Corpus) -> list[tuple[str, ...]]:
 
 
 def test_every_registered_format_is_checked_here() -> None:
-    assert {*READERS} == {"txt", *WRITERS}
+    assert {*READERS} == {"txt", *WRITERS} == {*FORMATS}
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
@@ -139,6 +142,8 @@ def test_columns_are_found_by_name(
 def test_columns_as_told(write: Callable[..., str], format: str) -> None:
     path = write(format, ["one", "two", "points"], [["first text", "second text", 0.25]])
     assert read(open_corpus(path, columns=["two"])) == [("second text",)]
+    assert read(open_corpus(path, columns="two, one")) == [("second text", "first text")]
+    assert repr(open_corpus(path, columns="two")) == f"Corpus({path!r}, columns=('two',), scored=False)"
     assert read(open_corpus(path, columns=["1", "0"], score="2", header=True)) == [("second text", "first text")]
     told = open_corpus(path, columns=["two", "one"], score="points")
     assert [(row.texts, row.score) for row in told] == [(("second text", "first text"), 0.25)]
@@ -170,10 +175,10 @@ def test_nothing_is_guessed_between_columns_of_one_name(
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (["", "b c", 1.0], "empty field"),
-        (["a b", "   ", 1.0], "empty field"),
-        (["a b", "b c", float("nan")], "a score that is no number"),
-        (["a b", "b c", float("inf")], "a score that is no number"),
+        (["", "b c", 1.0], "expected text in column 'sentence1', got an empty field"),
+        (["a b", "   ", 1.0], "expected text in column 'sentence2', got an empty field"),
+        (["a b", "b c", float("nan")], "expected a finite number in column 'score', got '?nan'?"),
+        (["a b", "b c", float("inf")], "expected a finite number in column 'score', got '?inf'?"),
     ],
 )
 def test_bad_rows(write: Callable[..., str], format: str, bad: list[object], message: str) -> None:
@@ -181,11 +186,14 @@ def test_bad_rows(write: Callable[..., str], format: str, bad: list[object], mes
     names = ["sentence1", "sentence2", "score"]
     path = write(format, names, [*[good] * 30, bad, good])
     line = 32 if format in ("csv", "tsv") else 31
-    with pytest.raises(InputError, match=f"data.{format}:{line}: {message}.*--skip-bad-rows"):
+    with pytest.raises(
+        InputError, match=rf"{message} \(.*data.{format}:{line}\). Fix the row, or pass --skip-bad-rows"
+    ):
         list(open_corpus(path, columns=["sentence1", "sentence2"], score="score"))
     corpus = open_corpus(path, columns=["sentence1", "sentence2"], score="score", skip_bad_rows=True)
     assert len(read(corpus)) == 31
-    assert corpus.bad_rows == 1 and corpus.bad_reasons == {message: 1}
+    reason = "score is not a number" if "number" in message else "empty field"
+    assert corpus.bad_rows == 1 and corpus.bad_reasons == {reason: 1}
 
 
 @pytest.mark.parametrize("format", TABULAR)
@@ -194,17 +202,17 @@ def test_a_nan_among_the_first_scores_is_a_bad_row_and_not_a_file_without_scores
 ) -> None:
     names = ["sentence1", "sentence2", "score"]
     path = write(format, names, [["a man", "a woman", 2.0], ["a cat", "a dog", float("nan")]])
-    with pytest.raises(InputError, match="a score that is no number"):
+    with pytest.raises(InputError, match="expected a finite number"):
         list(open_corpus(path))
     corpus = open_corpus(path, skip_bad_rows=True)
     assert corpus.scored and [row.score for row in corpus] == [2.0]
 
 
-@pytest.mark.parametrize("word", ["n/a", "nan", "unknown"])
+@pytest.mark.parametrize("word", ["n/a", "nan", "unknown", "3_5"])
 def test_a_word_among_scores_that_are_called_so_is_a_bad_row(tmp_path: Path, word: str) -> None:
     path = tmp_path / "scored.csv"
     path.write_text(f"sentence1,sentence2,score\na man,a woman,2\na cat,a dog,{word}\na sea,a lake,4\n")
-    with pytest.raises(InputError, match=r"scored.csv:3: a score that is no number"):
+    with pytest.raises(InputError, match=r"expected a finite number in column 'score', got .*scored.csv:3"):
         list(open_corpus(path))
     labels = tmp_path / "labels.csv"
     labels.write_text("premise,hypothesis,label\na man,a woman,neutral\na cat,a dog,entailment\n")
@@ -270,3 +278,51 @@ def test_a_first_row_that_may_be_names_is_read_and_mentioned(tmp_path: Path) -> 
         assert len(list(open_corpus(path, header=False))) == 2
         path.write_text("was ist das,ein hund\nund das,eine katze\n")
         assert len(list(open_corpus(path))) == 2
+
+
+def test_other_columns_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("sentence1,sentence2,score,source\na,b,1.5,here\nc,d,2,\n", encoding="utf-8")
+    assert list(open_corpus(path).records()) == [
+        (("a", "b"), {"score": "1.5", "source": "here"}),
+        (("c", "d"), {"score": "2", "source": ""}),
+    ]
+    assert [row.score for row in open_corpus(path)] == [1.5, 2.0]
+
+
+def test_values_keep_their_kind_and_missing_ones_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a", "n": 3, "tags": ["x"]}\n{"text": "b", "n": null}\n', encoding="utf-8")
+    assert list(open_corpus(path).records()) == [(("a",), {"n": 3, "tags": ["x"]}), (("b",), {})]
+
+
+def test_bad_rows_are_left_out_as_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_text("text\tn\na\t1\n\t2\nb\t3\n", encoding="utf-8")
+    corpus = open_corpus(path, skip_bad_rows=True)
+    assert [texts for texts, _ in corpus.records()] == [("a",), ("b",)] and corpus.bad_rows == 1
+
+
+def test_parquet_keeps_dates_truth_and_decimals_but_takes_none_for_a_text(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = {
+        "on": [date(2020, 1, 2)],
+        "at": pa.array([1_600_000_000_123_456_789], pa.timestamp("ns", tz="Europe/Nowhere")),
+        "ok": [True],
+        "price": [Decimal("3.50")],
+        "words": ["a dog"],
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    (found,) = open_corpus(tmp_path / "a.parquet").records()
+    at = datetime(2020, 9, 13, 12, 26, 40, 123456)
+    assert found == (("a dog",), {"on": date(2020, 1, 2), "at": at, "ok": True, "price": Decimal("3.50")})
+
+
+def test_keys_that_come_late_in_a_file_of_json_are_kept_too(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    late = '{"text": "last", "late": 1, "none": null}\n'
+    path.write_text('{"text": "a", "score": 2}\n' * 30 + late + "\n", encoding="utf-8")
+    found = list(open_corpus(path).records())
+    assert found[0] == (("a",), {"score": 2}) and found[-1] == (("last",), {"late": 1})

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from twinpass.errors import ConfigError, InputError
+from twinpass.files import sha256
 from twinpass.text.captions import caption_pairs, read_captions
 from twinpass.text.corpus import open_corpus
-from twinpass.text.nli import NEGATIVES, read_nli
-from twinpass.text.nli_files import UNDECIDED
+from twinpass.text.nli import NEGATIVES, UNDECIDED, read_nli, triplets
 
 PAIRS = [
     ("A man eats.", "Someone eats.", "entailment"),
@@ -125,7 +125,7 @@ def test_a_sample_is_seeded_and_in_order(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_explained(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"a\.jsonl:2: 'perhaps' is no label"):
+    with pytest.raises(InputError, match=r"expected a label .*, got 'perhaps' \(.*a\.jsonl:2\)"):
         read_nli([write_jsonl(tmp_path / "a.jsonl", [PAIRS[0], ("x", "y", "perhaps")])])
     with pytest.raises(InputError, match=r"no column for a premise \(sentence1 or premise or context\)"):
         read_nli([write_jsonl(tmp_path / "b.jsonl", names=("one", "two", "label"))])
@@ -135,7 +135,7 @@ def test_mistakes_are_explained(tmp_path: Path) -> None:
         read_nli([tmp_path / "none.jsonl"])
     with pytest.raises(ConfigError, match="Did you mean 'contradiction'"):
         read_nli([]).triplets(negatives="contradictions")
-    with pytest.raises(ConfigError, match="pairs are one of"):
+    with pytest.raises(ConfigError, match="expected pairs to be one of"):
         read_nli([]).pairs("yes")
 
 
@@ -143,7 +143,7 @@ def test_bad_rows_stop_or_are_skipped(tmp_path: Path) -> None:
     path = write_released_txt(tmp_path / "a.txt")
     with path.open("a") as stream:
         stream.write("neutral\tonly\tthree\n")
-    with pytest.raises(InputError, match=r"a\.txt:11: wrong number of columns \(wanted 8, found 3\)"):
+    with pytest.raises(InputError, match=r"expected 8 tab-separated columns, got 3 \(.*a\.txt:11\)"):
         read_nli([path])
     nli = read_nli([path], skip_bad_rows=True)
     assert nli.files[0].skipped == {"wrong number of columns": 1}
@@ -165,10 +165,52 @@ def test_a_bad_row_among_the_first_is_counted_once(suffix: str, tmp_path: Path) 
     assert nli.counts["skipped"] == 1 and nli.pairs("all") == [("a", "b")]
 
 
-def test_an_empty_release_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").touch()
-    with pytest.raises(InputError, match=r"a\.txt is empty"):
-        read_nli([tmp_path / "a.txt"])
+@pytest.mark.parametrize("suffix", ["txt", "tsv", "jsonl", "csv"])
+def test_an_empty_release_is_refused(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.{suffix}").touch()
+    with pytest.raises(InputError, match=rf"a\.{suffix} is empty"):
+        read_nli([tmp_path / f"a.{suffix}"])
+
+
+def test_blank_lines_at_the_end_of_a_release_do_no_harm(tmp_path: Path) -> None:
+    path = write_released_txt(tmp_path / "a.txt")
+    path.write_text(path.read_text() + "\n \n")
+    assert read_nli([path]).counts["skipped"] == 0
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
+def test_triplets_of_odd_texts_are_read_back(suffix: str, tmp_path: Path) -> None:
+    premise = 'A\nman "eats", so.'
+    odd = [(premise, "Some\rone.", "entailment"), (premise, "No\tone.", "contradiction")]
+    output = tmp_path / f"out.{suffix}"
+    made = triplets(write_jsonl(tmp_path / "a.jsonl", odd), output)
+    (row,) = open_corpus(output)
+    expected = (premise, "Some\rone.", "No\tone.")
+    assert row.texts == (tuple(" ".join(text.split()) for text in expected) if suffix == "tsv" else expected)
+    assert made.rows == 1 and made.sha256 == sha256(output)
+
+
+def test_triplets_is_the_verb_as_a_function(tmp_path: Path) -> None:
+    first, second = write_jsonl(tmp_path / "a.jsonl"), write_released_txt(tmp_path / "b.txt")
+    made = triplets([first, second], tmp_path / "nli.csv", negatives="both", sample=3, seed=1)
+    expected = read_nli([first, second]).triplets(negatives="both", sample=3, seed=1)
+    assert [row.texts for row in open_corpus(tmp_path / "nli.csv")] == expected
+    assert (made.rows, made.counts["entailment"], made.output) == (3, 8, tmp_path / "nli.csv")
+    counts = {"entailment": 4, "neutral": 2, "contradiction": 3, "skipped": 0, "triplets": 3}
+    assert made.records() == [{"file": str(path)} | counts for path in (first, second)]
+    assert "8 entailment, 4 neutral, 6 contradiction pairs, 0 rows skipped" in repr(made)
+    assert "<table>" in made._repr_html_()
+    document = json.loads(json.dumps(made.to_dict()))
+    assert document["options"] == {
+        "negatives": "both", "pairs": None, "sample": 3, "skip_bad_rows": False, "seed": 1
+    }  # fmt: skip
+    assert document["files"][0]["triplets"] == 3 and "twinpass" in document
+    assert "triplets" not in triplets(first, tmp_path / "pairs.csv", pairs="all").records()[0]
+    with pytest.raises(ConfigError, match="at least 1 row, got 0"):
+        triplets(first, tmp_path / "none.csv", sample=0)
+    with pytest.raises(InputError, match="no pair is labelled neutral"):
+        triplets(write_jsonl(tmp_path / "c.jsonl", PAIRS[:2]), tmp_path / "none.csv", pairs="neutral")
+    assert not (tmp_path / "none.csv").exists()
 
 
 CAPTIONS = {"1.jpg": ["A man.", "Someone.", "A person."], "2.jpg": ["A dog.", "A pet."]}

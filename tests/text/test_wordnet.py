@@ -72,9 +72,9 @@ def test_it_is_found_where_the_system_keeps_it(folder: Path, monkeypatch) -> Non
 
 def test_a_folder_without_the_files_is_refused(folder: Path, tmp_path: Path) -> None:
     (folder / "index.verb").unlink()
-    with pytest.raises(InputError, match=r"not a folder of WordNet's files: it has no index\.verb"):
+    with pytest.raises(InputError, match=r"expected a folder of WordNet's files, got .*: it has no index\.verb"):
         find_wordnet(str(folder))
-    with pytest.raises(InputError, match="not a folder of WordNet's files"):
+    with pytest.raises(InputError, match="expected a folder of WordNet's files"):
         find_wordnet(str(tmp_path / "none"))
 
 

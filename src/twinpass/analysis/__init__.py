@@ -1,1 +1,1 @@
-"""What contrastive learning does to a space, measured and drawn (sections 5 and 7, appendices F and G)."""
+"""Analysis of sentence vectors: measures, figures and reports (sections 5 and 7, appendices F and G)."""

@@ -1,28 +1,102 @@
-"""Everything that is measured of one model, and of several beside each other."""
+"""What is measured of one model's sentence vectors.
+
+Geometry: alignment, uniformity, both terms of Eq. 6, the bound of Eq. 7 and anisotropy. Beside it the spectrum and the
+map (spectrum.py) and the cosine densities (density.py).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from twinpass.analysis.density import GRID, Group, measure_densities
-from twinpass.analysis.geometry import TEMPERATURE, Geometry, Vectors, cosines, measure_geometry
-from twinpass.analysis.map import Map, choose_points, draw_map
-from twinpass.analysis.neighbours import Neighbours
-from twinpass.analysis.sample import MOST_TEXTS, Sample, some_rows
-from twinpass.analysis.spectrum import Spectrum, measure_spectrum
-from twinpass.errors import ModelError
+from twinpass.analysis.sampling import Graded, Sample, Vectors
+from twinpass.analysis.spectrum import Map, Spectrum, choose_points, make_map, measure_spectrum
+from twinpass.equations import alignment, asymptotic, jensen_bound, uniformity
+from twinpass.vectors import unit
 
-Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+TEMPERATURE = 0.05  # Table D.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Analysis:
-    """What one model's vectors of a sample look like."""
+class Geometry:
+    """The numbers of sections 5 and 7; those that need labels are None if there are no labels."""
+
+    alignment: float | None  # Eq. 2, over positive pairs; lower is better
+    uniformity: float  # Eq. 3, t = 2, over all pairs of sentences; lower is better
+    positives_term: float | None  # Eq. 6, first term
+    negatives_term: float  # Eq. 6, second term
+    jensen_bound: float  # Eq. 7, never above the second term of Eq. 6
+    anisotropy: float  # mean cosine of two different sentences
+    spearman: float | None  # x 100, of the cosine with the gold score
+    positives: int  # pairs that alignment is taken over
+    sentences: int
+
+    @property
+    def objective(self) -> float | None:
+        """The sum of both terms of Eq. 6, which contrastive training minimises."""
+        return None if self.positives_term is None else self.positives_term + self.negatives_term
+
+
+def measure_geometry(
+    vectors: Vectors,
+    *,
+    positives: NDArray[np.int64] | None = None,
+    graded: Graded | None = None,
+    temperature: float = TEMPERATURE,
+) -> Geometry:
+    """Measure vectors (m, d) of distinct sentences; pairs are (n, 2) rows of them. Never holds an m x m matrix."""
+    data = torch.from_numpy(np.ascontiguousarray(vectors, dtype=np.float32))
+    paired = positives is not None and len(positives) > 0
+    left, right = (data[positives[:, side]] if positives is not None else data[:0] for side in (0, 1))
+    with torch.inference_mode():
+        terms = asymptotic(left, right, data, temperature=temperature)
+        return Geometry(
+            alignment=float(alignment(left, right)) if paired else None,
+            uniformity=float(uniformity(data)),
+            positives_term=float(terms.positives) if paired else None,
+            negatives_term=float(terms.negatives),
+            jensen_bound=float(jensen_bound(data.double(), temperature=temperature)),
+            anisotropy=mean_cosine(vectors),
+            spearman=None if graded is None else _spearman(vectors, graded),
+            positives=len(left),
+            sentences=len(vectors),
+        )
+
+
+def mean_cosine(vectors: Vectors) -> float:
+    """Return the mean cosine over all pairs of different rows.
+
+    The sum of all cosines is the squared length of the sum of the unit vectors, so no pairs need to be sampled.
+    """
+    units = unit(vectors)
+    total = units.sum(axis=0, dtype=np.float64)
+    own = float((units.astype(np.float64) ** 2).sum())
+    return float((total @ total - own) / (len(units) * (len(units) - 1)))
+
+
+def cosines(vectors: Vectors, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the cosine of each pair of rows; with a zero vector it is 0."""
+    units = unit(vectors)
+    found: NDArray[np.float64] = (units[pairs[:, 0]] * units[pairs[:, 1]]).sum(axis=1, dtype=np.float64)
+    return found
+
+
+def _spearman(vectors: Vectors, graded: Graded) -> float | None:
+    found = cosines(vectors, graded.pairs)
+    if np.ptp(found) == 0 or np.ptp(graded.gold) == 0:
+        return None
+    return 100 * float(np.corrcoef(rankdata(found), rankdata(graded.gold))[0, 1])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """All measures of one model's vectors of a sample."""
 
     name: str
     fingerprint: str | None
@@ -32,101 +106,35 @@ class Analysis:
     densities: list[Group] | None
     map: Map
 
+    def to_dict(self, sample: Sample) -> dict[str, Any]:
+        """Return the measures as a JSON object; the map has the texts of its points."""
+        groups = None if self.densities is None else [asdict(group) for group in self.densities]
+        points = zip(self.map.rows, self.map.points, strict=True)
+        return {
+            "name": self.name,
+            "fingerprint": self.fingerprint,
+            "dimensions": self.dimensions,
+            "geometry": asdict(self.geometry) | {"objective": self.geometry.objective},
+            "spectrum": asdict(self.spectrum),
+            "densities": None if groups is None else {"cosine": GRID, "groups": groups},
+            "map": {
+                "explained": self.map.explained,
+                "points": [{"text": sample.texts[row], "x": x, "y": y} for row, (x, y) in points],
+            },
+        }
 
-def analyse(
-    name: str,
-    vectors: Vectors,
-    sample: Sample,
-    *,
-    fingerprint: str | None = None,
-    temperature: float = TEMPERATURE,
-    seed: int = 42,
-) -> Analysis:
-    """Measure one model's vectors, a row for each text of the sample."""
-    vectors = check_vectors(name, vectors, len(sample.texts))
+
+def measure(name: str, vectors: Vectors, sample: Sample, *, fingerprint: str | None = None, seed: int = 42) -> Measures:
+    """Measure one model's vectors, one row for each text of the sample."""
     graded = sample.graded
-    return Analysis(
+    return Measures(
         name=name,
         fingerprint=fingerprint,
         dimensions=vectors.shape[1],
-        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded, temperature=temperature),
+        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded),
         spectrum=measure_spectrum(vectors),
         densities=None
         if graded is None
         else measure_densities(cosines(vectors, graded.pairs), graded.gold, graded.scale),
-        map=draw_map(vectors, choose_points(len(vectors), sample.positives, seed=seed)),
+        map=make_map(vectors, choose_points(len(vectors), sample.positives, seed=seed)),
     )
-
-
-def analyse_vectors(
-    name: str, vectors: Vectors, *, most: int = MOST_TEXTS, seed: int = 42, source: str = "vectors"
-) -> tuple[Analysis, Sample]:
-    """Measure vectors of unknown texts, on a sample if they are many; the sample says its size."""
-    rows = some_rows(len(vectors), most, seed=seed)
-    names = [f"{source} {row}" for row in rows]
-    sample = Sample(source=source, texts=names, rows=len(rows), of_rows=len(vectors))
-    return analyse(name, np.asarray(vectors[rows], dtype=np.float32), sample, seed=seed), sample
-
-
-def check_vectors(name: str, vectors: Vectors, texts: int) -> Vectors:
-    """Return the vectors as float32, or say what is wrong with them."""
-    if vectors.ndim != 2 or len(vectors) != texts:
-        raise ModelError(f"{name} gave an array {vectors.shape} for {texts:,} texts; a row each is wanted.")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise ModelError(
-            f"{name} gave NaN or infinity for {len(bad):,} of {texts:,} texts (the first is text {bad[0]}). "
-            "Check its weights, or encode in fp32."
-        )
-    return np.asarray(vectors, dtype=np.float32)
-
-
-def to_document(sample: Sample, analyses: Sequence[Analysis], neighbours: Neighbours | None) -> dict[str, Any]:
-    """Return everything measured as a JSON object."""
-    return {
-        "sample": {
-            "source": sample.source,
-            "sentences": len(sample.texts),
-            "rows": sample.rows,
-            "of_rows": sample.of_rows,
-            "scale": sample.scale,
-            "left_out": sample.left_out,
-        },
-        "models": [_model(analysis, sample) for analysis in analyses],
-        "neighbours": None if neighbours is None else _neighbours(neighbours),
-    }
-
-
-def _model(analysis: Analysis, sample: Sample) -> Mapping[str, Any]:
-    return {
-        "name": analysis.name,
-        "fingerprint": analysis.fingerprint,
-        "dimensions": analysis.dimensions,
-        "geometry": asdict(analysis.geometry) | {"objective": analysis.geometry.objective},
-        "spectrum": asdict(analysis.spectrum),
-        "densities": None
-        if analysis.densities is None
-        else {"cosine": GRID, "groups": [asdict(group) for group in analysis.densities]},
-        "map": {
-            "explained": analysis.map.explained,
-            "points": [
-                {"text": sample.texts[row], "x": x, "y": y}
-                for row, (x, y) in zip(analysis.map.rows, analysis.map.points, strict=True)
-            ],
-        },
-    }
-
-
-def _neighbours(found: Neighbours) -> dict[str, Any]:
-    agreement = [{"models": pair, "share": share} for pair, share in found.agreement.items()]
-    comparisons = [
-        {"query": each.query, "by_model": {name: [n._asdict() for n in near] for name, near in each.by_model.items()}}
-        for each in found.comparisons
-    ]
-    return {
-        "k": found.k,
-        "queries": found.queries,
-        "texts": found.texts,
-        "agreement": agreement,
-        "comparisons": comparisons,
-    }

@@ -1,4 +1,4 @@
-"""Nearest neighbours of the same query by different models, side by side (Table 8)."""
+"""Nearest neighbours of the same queries by different models, side by side (Table 8)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from twinpass.analysis.geometry import Vectors
-from twinpass.analysis.sample import blocks, some_rows
+from twinpass.analysis.sampling import Vectors, some_rows
 from twinpass.vectors import unit
 
-MOST_QUERIES = 1_000  # looked at to say how far models agree
-BLOCK = 256
+MOST_QUERIES = 1_000  # sampled to measure how far models agree
+BLOCK = 256  # queries compared with all texts at once
 
 
 class Neighbour(NamedTuple):
-    """A text near a query, and how near."""
+    """A text near a query."""
 
     text: str
     cosine: float
-    shared: bool  # whether another model's list has it too
+    shared: bool  # whether another model found it too
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +35,7 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours:
-    """How far models agree on neighbours, and queries on which they do not."""
+    """How far models agree on neighbours, and some queries on which they differ."""
 
     k: int
     queries: int
@@ -54,9 +53,10 @@ def compare_neighbours(
     show: int = 6,
     seed: int = 42,
 ) -> Neighbours:
-    """Find the k nearest texts of queries by each model's vectors, and choose some where the models differ.
+    """Find the k nearest texts of each query by each model's vectors.
 
-    Queries are places in `texts`; without any, at most 1,000 are drawn. A query is not its own neighbour.
+    Queries are positions in `texts`, and all are shown. By default at most 1,000 are sampled, and at most `show` of
+    those on which the models differ are shown. A query is not its own neighbour.
     """
     asked = np.asarray(queries, dtype=np.int64) if queries else some_rows(len(texts), MOST_QUERIES, seed=seed)
     k = min(k, len(texts) - 1)
@@ -83,7 +83,8 @@ def nearest(vectors: Vectors, queries: NDArray[np.int64], *, k: int) -> tuple[ND
     units = torch.from_numpy(unit(vectors))
     cosines = np.empty((len(queries), k), dtype=np.float32)
     rows = np.empty((len(queries), k), dtype=np.int64)
-    for part in blocks(len(queries), BLOCK):
+    for start in range(0, len(queries), BLOCK):
+        part = slice(start, start + BLOCK)
         own = torch.from_numpy(queries[part])
         scores = units[own] @ units.T
         scores[torch.arange(len(own)), own] = -torch.inf
@@ -93,7 +94,7 @@ def nearest(vectors: Vectors, queries: NDArray[np.int64], *, k: int) -> tuple[ND
 
 
 def _differing(rows: Mapping[str, list[set[int]]], total: int, show: int, seed: int) -> list[int]:
-    """Draw queries on which not all models have the same neighbours."""
+    """Sample queries on which not all models have the same neighbours."""
     lists = list(rows.values())
     differ = [place for place in range(total) if any(each[place] != lists[0][place] for each in lists)]
     return [differ[place] for place in some_rows(len(differ), show, seed=seed)]

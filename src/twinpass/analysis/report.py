@@ -1,24 +1,26 @@
-"""The report of an analysis: a page, its figures as files, and all numbers as JSON."""
+"""The result of an analysis: as tables, as JSON, and as a report of one page with figures."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from twinpass.analysis.drawing import Drawing, write_figure
 from twinpass.analysis.figures import make_figures
-from twinpass.analysis.figures.training import trajectory_figure
-from twinpass.analysis.html import Cell, Column, figures, notes, table
-from twinpass.analysis.measure import Analysis
+from twinpass.analysis.html import Cell, Column, Section, code, figures, notes, table, write_page
+from twinpass.analysis.measure import Measures
 from twinpass.analysis.neighbours import Comparison, Neighbours
-from twinpass.analysis.page import Section, write_page
-from twinpass.analysis.sample import Sample
-from twinpass.analysis.svg import Drawing, write_figure
-from twinpass.analysis.trajectory import RunLog
+from twinpass.analysis.sampling import Sample
+from twinpass.analysis.training_report import trajectory_figure
+from twinpass.display import Displayed, Grid
 from twinpass.errors import OutputError
-from twinpass.files import write_json, writing, writing_folder
+from twinpass.files import plain, write_json, writing_folder
+from twinpass.log import RunLog
 
 PAGE, NUMBERS, FIGURES = "index.html", "analysis.json", "figures"
 COLUMNS = (
@@ -28,79 +30,98 @@ COLUMNS = (
     Column("uniformity", "Eq. 3 with t = 2 over all pairs of sentences; lower is better"),
     Column("Spearman × 100", "Correlation of the cosine with the gold score", 2),
     Column("anisotropy", "Mean cosine of two different sentences"),
-    Column("Eq. 6, 1st term", "Keeps positives together; in nats, temperature 0.05"),
-    Column("Eq. 6, 2nd term", "Pushes everything apart; in nats, temperature 0.05"),
+    Column("Eq. 6, 1st term", "Pulls positives together; in nats, temperature 0.05"),
+    Column("Eq. 6, 2nd term", "Pushes all sentences apart; in nats, temperature 0.05"),
     Column("Eq. 7", "Jensen's lower bound of Eq. 6's second term, in nats"),
     Column("λ₁, % of trace", "Largest eigenvalue of the matrix of cosines, per cent of its trace", 2),
-    Column("effective rank", "exp of the entropy of the singular values taken as a distribution", 1),
+    Column("effective rank", "exp of the entropy of the singular values divided by their sum", 1),
+)
+FINGERPRINTS = (
+    Column("what"),
+    Column("name", "As it was given."),
+    Column("fingerprint", "SHA-256. Equal fingerprints: equal vectors, or equal text."),
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Report:
-    """What a report shows; a report of runs alone has neither sample nor analyses."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Analysis(Displayed):
+    """What `analyze` found; of training runs alone, there is neither a sample nor a model."""
 
-    title: str
     sample: Sample | None = None
-    analyses: Sequence[Analysis] = ()
+    models: Sequence[Measures] = ()
     neighbours: Neighbours | None = None
     averages: Mapping[str, float] = field(default_factory=dict)  # Avg. STS by model name
     runs: Sequence[RunLog] = ()
-    last: Sequence[Section] = ()
+    data_fingerprint: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)  # versions and options
+    command: str | None = None
 
-    def drawings(self) -> list[Drawing]:
-        """Return all figures."""
-        paths = [trajectory_figure(self.runs)] if self.runs else []
+    def grids(self) -> list[Grid]:
+        """Return a table of the models, and one of the training runs."""
+        found = []
+        if self.sample is not None:
+            rows = [list(map(Column.show, COLUMNS, _row(each))) for each in self.models]
+            skipped = [f"not measured: {note}" for note in self.sample.not_measured]
+            found.append(Grid(self.sample.protocol, [column.title for column in COLUMNS], rows, notes=skipped))
+        if self.runs:
+            columns = ("run", "points", "alignment, first and last", "uniformity, first and last")
+            paths = [[f"{log.geometry[0][at]:.3f} -> {log.geometry[-1][at]:.3f}" for at in (1, 2)] for log in self.runs]
+            lines = [[log.name, str(len(log.geometry)), *path] for log, path in zip(self.runs, paths, strict=True)]
+            found.append(Grid("", columns, lines))
+        return found
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per model: the columns of the table, with all digits. Of runs alone: one per point."""
         if self.sample is None:
-            return paths
-        return [*make_figures(self.sample, self.analyses, averages=self.averages), *paths]
+            return [{"run": log.name} | point for log in self.runs for point in _points(log)]
+        return [dict(zip((column.title for column in COLUMNS), _row(each), strict=True)) for each in self.models]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers, and what they were made from, as a JSON object."""
+        document: dict[str, Any] = {**self.facts, "command": self.command}
+        if (sample := self.sample) is not None:
+            names = ("source", "rows", "of_rows", "scale", "not_measured")
+            document["sample"] = {name: getattr(sample, name) for name in names}
+            document["sample"] |= {"sentences": len(sample.texts), "fingerprint": self.data_fingerprint}
+            document["models"] = [each.to_dict(sample) for each in self.models]
+            document["neighbours"] = None if self.neighbours is None else _neighbours(self.neighbours)
+            document["averages"] = self.averages
+        document["runs"] = [{"name": log.name, "geometry": _points(log)} for log in self.runs]
+        flat: dict[str, Any] = plain(document)
+        return flat
+
+    def figures(self) -> list[Drawing]:
+        """Return all figures."""
+        found = [] if self.sample is None else make_figures(self.sample, self.models, self.averages)
+        return [*found, trajectory_figure(self.runs)] if self.runs else found
+
+    def write(self, folder: str | os.PathLike[str]) -> None:
+        """Write the report, whole or not at all; it replaces an earlier report and nothing else."""
+        target, drawings = check_target(folder), self.figures()
+        with writing_folder(target) as aside:
+            (aside / FIGURES).mkdir()
+            for drawing in drawings:
+                write_figure(drawing, aside / FIGURES)
+            captions = "".join(f"{each.name}: {each.title}. {each.caption}\n\n" for each in drawings)
+            (aside / FIGURES / "captions.txt").write_text(captions, encoding="utf-8")
+            write_json(aside / NUMBERS, self.to_dict())
+            title, lead = "Paths of training", f"{len(self.runs)} training run(s)."
+            if self.sample is not None:
+                title, lead = "Analysis of sentence vectors", f"{len(self.models)} model(s) on {self.sample.protocol}."
+            write_page(aside / PAGE, title, lead, _sections(self, drawings))
 
 
-def check_target(folder: Path) -> None:
-    """Refuse to replace a folder that is not an earlier report."""
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"cannot write {folder}: it is a file. A report is a folder; choose another name.")
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / NUMBERS).is_file():
-        raise OutputError(
-            f"{folder} holds something that is not a report. It would be replaced: choose another folder."
-        )
+def check_target(folder: str | os.PathLike[str]) -> Path:
+    """Return the folder as a path; refuse to replace a folder that is not an earlier report."""
+    target = Path(folder)
+    if target.exists() and not target.is_dir():
+        raise OutputError(f"cannot write {target}: it is a file. A report is a folder; choose another name.")
+    if target.is_dir() and any(target.iterdir()) and not (target / NUMBERS).is_file():
+        raise OutputError(f"{target} is not empty and not a report: it would be replaced. Choose another folder.")
+    return target
 
 
-def write_report(folder: Path, report: Report, document: Mapping[str, Any]) -> None:
-    """Write the report, whole or not at all, in place of an earlier one."""
-    check_target(folder)
-    drawings = report.drawings()
-    with writing_folder(folder) as aside:
-        (aside / FIGURES).mkdir()
-        for drawing in drawings:
-            write_figure(drawing, aside / FIGURES)
-        captions = "".join(f"{each.name}: {each.title}. {each.caption}\n\n" for each in drawings)
-        with writing(aside / FIGURES / "captions.txt") as captions_file:
-            captions_file.write_text(captions, encoding="utf-8")
-        write_json(aside / NUMBERS, document)
-        write_page(aside / PAGE, report.title, _lead(report), _sections(report, drawings))
-
-
-def _lead(report: Report) -> str:
-    if report.sample is None:
-        return f"{len(report.runs)} training run(s): where the space went, step by step."
-    return f"{len(report.analyses)} model(s) on {report.sample.protocol}."
-
-
-def _sections(report: Report, drawings: Sequence[Drawing]) -> list[Section]:
-    sections = []
-    if report.sample is not None:
-        rows = [to_row(each) for each in report.analyses]
-        left_out = [f"Left out: {note}." for note in report.sample.left_out]
-        caption = f"{report.sample.protocol}; {report.analyses[0].geometry.positives:,} positive pairs"
-        sections.append(Section("Numbers", table(caption, COLUMNS, rows) + notes(left_out)))
-    sections.append(Section("Figures", figures(drawings, files=FIGURES)))
-    if report.neighbours is not None:
-        sections.append(neighbours_section(report.neighbours))
-    return [*sections, *report.last]
-
-
-def to_row(each: Analysis) -> list[Cell]:
+def _row(each: Measures) -> list[Cell]:
     """Return a model's numbers in the order of COLUMNS."""
     found = each.geometry
     return [
@@ -118,7 +139,47 @@ def to_row(each: Analysis) -> list[Cell]:
     ]
 
 
-def neighbours_section(found: Neighbours) -> Section:
+def _points(log: RunLog) -> list[dict[str, Any]]:
+    return [dict(zip(("step", "alignment", "uniformity"), point, strict=True)) for point in log.geometry]
+
+
+def _neighbours(found: Neighbours) -> dict[str, Any]:
+    agreement = [{"models": pair, "share": share} for pair, share in found.agreement.items()]
+    comparisons = [
+        {"query": each.query, "by_model": {name: [n._asdict() for n in near] for name, near in each.by_model.items()}}
+        for each in found.comparisons
+    ]
+    return asdict(found) | {"agreement": agreement, "comparisons": comparisons}
+
+
+def _sections(analysis: Analysis, drawings: Sequence[Drawing]) -> list[Section]:
+    sections = []
+    made_from: list[tuple[str, str, str | None]] = []
+    if (sample := analysis.sample) is not None:
+        caption = f"{sample.protocol}; {analysis.models[0].geometry.positives:,} positive pairs"
+        skipped = notes([f"Not measured: {note}." for note in sample.not_measured])
+        sections.append(Section("Numbers", table(caption, COLUMNS, [_row(each) for each in analysis.models]) + skipped))
+        made_from = [("model", each.name, each.fingerprint) for each in analysis.models]
+        made_from.append(("data", sample.source, analysis.data_fingerprint))
+    made_from += [("run", log.name, None) for log in analysis.runs]
+    sections.append(Section("Figures", figures(drawings, folder=FIGURES)))
+    if analysis.neighbours is not None:
+        sections.append(_neighbours_section(analysis.neighbours))
+    return [*sections, provenance_section(analysis.command, fingerprints=made_from, facts=plain(analysis.facts))]
+
+
+def provenance_section(
+    command: str | None, *, fingerprints: Sequence[tuple[str, str, str | None]], facts: Mapping[str, Any]
+) -> Section:
+    """How to reproduce a report: the command, its inputs as (what, name, fingerprint), versions and options."""
+    rows: list[list[Cell]] = [[what, name, print_ or "–"] for what, name, print_ in fingerprints]
+    body = (code(command) if command else "") + table("Made from", FINGERPRINTS, rows)
+    details = json.dumps(facts, indent=2, ensure_ascii=False, default=str)
+    details = f"<details><summary>Versions and options</summary>{code(details)}</details>"
+    return Section("How to reproduce this", body + details)
+
+
+def _neighbours_section(found: Neighbours) -> Section:
     """Table 8: the same query's neighbours by every model, side by side."""
     columns = (Column("model"), Column("other model"), Column("in common", "Share of the k nearest", 3))
     rows: list[list[Cell]] = [[a, b, share] for (a, b), share in found.agreement.items()]
@@ -130,7 +191,7 @@ def neighbours_section(found: Neighbours) -> Section:
 
 def comparisons_section(title: str, comparisons: Sequence[Comparison]) -> Section:
     """Queries, and below each its neighbours by every model."""
-    legend = notes(["Bold: a neighbour that no other model has among its nearest. The number is the cosine."])
+    legend = notes(["Bold: no other model has this text among its nearest. The number is the cosine."])
     return Section(title, legend + "".join(map(_comparison, comparisons)))
 
 

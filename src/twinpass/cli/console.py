@@ -1,7 +1,7 @@
-"""What every verb shares: `--json`, `--quiet`, `--seed`, `--device`, `--debug`, and who may speak where.
+"""What every verb shares: the options `--json`, `--quiet`, `--seed`, `--device`, `--debug`; output; exit codes.
 
-Results go to stdout, and only through `Console.result`; logs, warnings and progress go to stderr. A verb is a
-function decorated with `verb` whose first parameter is a Console:
+Results go to stdout, and only through `Console.result` and `Console.show`; logs, warnings and progress bars go to
+stderr. A verb is a function decorated with `verb` whose first parameter is a Console:
 
     @verb
     def count(console: Console, source: str) -> None:
@@ -36,81 +36,22 @@ if TYPE_CHECKING:
     from twinpass.display import Displayed
 
 
-DEBUG = "twinpass.debug"  # the key under which a context remembers --debug
-FULL = {errno.ENOSPC, errno.EDQUOT}
+DEBUG = "twinpass.debug"  # the key of --debug in a click context
+DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
-# Newer typers carry a click of their own, older ones borrow the real one: this finds the class of either.
+# Newer releases of typer bundle click, older ones import it; this is the class of either.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def remember_debug(context: typer.Context, value: bool) -> bool:
-    """Keep a --debug given before or after the verb where the failure handler finds it; return whether there is one.
-
-    TWINPASS_DEBUG counts as one, so a verb's console knows of all three.
-    """
+    """Remember a --debug given before or after the verb; return whether it, or TWINPASS_DEBUG, is set."""
     if value:
         context.meta[DEBUG] = True
     return _debugging(context.meta)
 
 
-@contextlib.contextmanager
-def exit_codes(meta: dict[str, Any]) -> Iterator[None]:
-    """Turn whatever a verb raises into one message on stderr and an exit code."""
-    try:
-        yield
-    except (typer.Exit, typer.Abort):
-        raise
-    except KeyboardInterrupt:
-        _stop("stopped.", 130, meta)
-    except BrokenPipeError:
-        _silence_stdout()
-        raise typer.Exit(1) from None
-    except UsageError as error:
-        _stop(f"error: {_usage(error)}", 2, meta)
-    except UserError as error:
-        _stop(f"error: {error}", 2, meta)
-    except TwinpassError as error:
-        _stop(f"error: {error}", 1, meta)
-    except OSError as error:
-        if error.errno not in FULL:
-            _stop(f"error: {_unforeseen(error, meta)}", 1, meta)
-        _silence_stdout()  # it may be what is full
-        _stop(f"error: {_no_room(error)}", 2, meta)
-    except Exception as error:
-        _stop(f"error: {_unforeseen(error, meta)}", 1, meta)
-
-
-def _stop(message: str, code: int, meta: dict[str, Any]) -> NoReturn:
-    if _debugging(meta):
-        traceback.print_exc(file=sys.stderr)
-    print(f"twinpass: {message}", file=sys.stderr)
-    raise typer.Exit(code) from None
-
-
 def _debugging(meta: dict[str, Any]) -> bool:
     return bool(meta.get(DEBUG)) or os.environ.get("TWINPASS_DEBUG", "0") not in ("", "0")
-
-
-def _usage(error: Any) -> str:
-    path = error.ctx.command_path if error.ctx else "twinpass"
-    message = error.format_message().strip().rstrip(".")
-    return f"{message}{'' if message.endswith('?') else '.'} Try: {path} --help"
-
-
-def _unforeseen(error: Exception, meta: dict[str, Any]) -> str:
-    what = f"{type(error).__name__}: {error}".rstrip(": ")
-    where = "" if _debugging(meta) else " Run again with --debug (or TWINPASS_DEBUG=1) to see where."
-    return f"this was not foreseen: {what}.{where}"
-
-
-def _no_room(error: OSError) -> str:
-    return f"cannot write {error.filename or 'the output'}: {error.strerror}. Make room, or write to another place."
-
-
-def _silence_stdout() -> None:
-    """Point stdout at nothing, so that the interpreter's last flush does not complain about a closed or full one."""
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 DEFAULT_SEED = 42  # the seed of the paper's own runs
@@ -118,13 +59,13 @@ DEFAULT_SEED = 42  # the seed of the paper's own runs
 
 @dataclass
 class Console:
-    """The options that mean the same everywhere, and the two streams."""
+    """The options that every verb has, and what it prints to."""
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but results and errors.")] = False
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn at random.")] = DEFAULT_SEED
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False
+    seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = DEFAULT_SEED
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps ...")] = "auto"
-    debug: Annotated[bool, typer.Option("--debug", help="Show where a failure came from.", callback=remember_debug)] = (
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.", callback=remember_debug)] = (
         False
     )
     stdout: TextIO = field(init=False, repr=False)
@@ -133,16 +74,16 @@ class Console:
         self.stdout = sys.stdout
 
     def described(self) -> dict[str, Any]:
-        """Return the shared options that shape a result, for its provenance."""
+        """Return the shared options that a result depends on, for its provenance."""
         return {"seed": self.seed, "device": self.device}
 
     def log(self, message: str) -> None:
-        """Say a line on stderr, unless asked to be quiet."""
+        """Print a line on stderr, except with --quiet."""
         if not self.quiet:
             print(message, file=sys.stderr)
 
     def result(self, document: Mapping[str, Any], human: RenderableType | None = None) -> None:
-        """Print what the verb found: the document under --json, else the text or rich table for people."""
+        """Print the verb's result: the document with --json, else the text or table."""
         if self.json:
             text = json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)
             print(text, file=self.stdout, flush=True)
@@ -152,7 +93,7 @@ class Console:
             self._draw(human)
 
     def show(self, result: Displayed, **more: Any) -> None:
-        """Print a result of the library: its plain data under --json (with `more` added), else its tables."""
+        """Print a result of the library: its plain data with --json (`more` is added), else its tables."""
         from twinpass.display import to_rich
 
         self.result(result.to_dict() | more, human=to_rich(result.grids()))
@@ -162,7 +103,7 @@ class Console:
 
         rich = RichConsole(file=self.stdout, highlight=False, markup=False)
         if not rich.is_terminal:
-            rich.width = max(rich.width, 200)  # a pipe has no edge to wrap at
+            rich.width = max(rich.width, 200)  # no wrapping in a pipe or file
         rich.print(human)
         self.stdout.flush()
 
@@ -178,8 +119,8 @@ class Console:
             yield advance
 
     @contextlib.contextmanager
-    def speaking(self) -> Iterator[None]:
-        """Keep stdout for the result alone, and give warnings of ours one neat line each."""
+    def redirected(self) -> Iterator[None]:
+        """Send everything but the result to stderr, and print our warnings one line each."""
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             if not self.debug:
                 warnings.simplefilter("ignore")
@@ -192,10 +133,10 @@ class Console:
 
 
 def verb(function: Callable[..., None]) -> Callable[..., None]:
-    """Make a command of a function: parameters typed as dataclasses become their fields' options."""
+    """Turn a function into a command; a parameter whose type is a dataclass becomes the options of its fields."""
 
     def run(console: Console, *args: Any, **values: Any) -> None:
-        with console.speaking():
+        with console.redirected():
             _limit_instructions(console, {getattr(group, "precision", None) for group in values.values()})
             function(console, *args, **values)
 
@@ -203,7 +144,7 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _limit_instructions(console: Console, precisions: set[str | None]) -> None:
-    """Where a command asks for bf16, choose the processor's instructions now: torch is not loaded yet."""
+    """With bf16, limit the processor's instructions if needed; this must happen before torch is loaded."""
     if "bf16" not in precisions or console.device not in ("auto", "cpu"):
         return
     from twinpass import processor
@@ -251,14 +192,70 @@ def _take(group: type[Any], values: dict[str, Any]) -> dict[str, Any]:
     return {field.name: values.pop(field.name) for field in dataclasses.fields(group) if field.init}
 
 
+@contextlib.contextmanager
+def exit_codes(meta: dict[str, Any]) -> Iterator[None]:
+    """Turn an exception into one message on stderr and an exit code: 2 user error, 130 Ctrl-C, 1 anything else."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort):
+        raise
+    except KeyboardInterrupt:
+        _stop("stopped.", 130, meta)
+    except BrokenPipeError:
+        _silence_stdout()
+        raise typer.Exit(1) from None
+    except UsageError as error:
+        _stop(f"error: {_usage(error)}", 2, meta)
+    except UserError as error:
+        _stop(f"error: {error}", 2, meta)
+    except TwinpassError as error:
+        _stop(f"error: {error}", 1, meta)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            _stop(_unexpected(error, meta), 1, meta)
+        _silence_stdout()  # it may be on the full disk
+        _stop(f"error: {_no_room(error)}", 2, meta)
+    except Exception as error:
+        _stop(_unexpected(error, meta), 1, meta)
+
+
+def _stop(message: str, code: int, meta: dict[str, Any]) -> NoReturn:
+    if _debugging(meta):
+        traceback.print_exc(file=sys.stderr)
+    print(f"twinpass: {message}", file=sys.stderr)
+    raise typer.Exit(code) from None
+
+
+def _usage(error: Any) -> str:
+    path = error.ctx.command_path if error.ctx else "twinpass"
+    message = error.format_message().strip().rstrip(".")
+    return f"{message}{'' if message.endswith('?') else '.'} Try: {path} --help"
+
+
+def _unexpected(error: Exception, meta: dict[str, Any]) -> str:
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    where = "" if _debugging(meta) else " Run again with --debug (or TWINPASS_DEBUG=1) to see where."
+    return f"unexpected error: {what}.{where}"
+
+
+def _no_room(error: OSError) -> str:
+    return f"cannot write {error.filename or 'the output'}: {error.strerror}. Free some space, or write somewhere else."
+
+
+def _silence_stdout() -> None:
+    """Redirect stdout to the null device: Python's last flush would fail on a closed pipe or a full disk."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 _given: list[str] = []
 
 
 def remember_command(arguments: Sequence[str]) -> None:
-    """Keep what was typed after `twinpass`."""
+    """Remember the arguments, for reports."""
     _given[:] = arguments
 
 
 def command_line() -> str:
-    """Return the command as it can be typed again."""
+    """Return the command being run, as typed in a shell."""
     return shlex.join(["twinpass", *_given])

@@ -96,7 +96,7 @@ def _distinct(corpus: Corpus, most: int | None, *, seed: int) -> list[str]:
     """Return the distinct sentences of a corpus, or of a sample of its rows."""
     if most is None:
         return list(dict.fromkeys(corpus.texts()))
-    from twinpass.analysis.sample import take_sample
+    from twinpass.analysis.sampling import take_sample
 
     return take_sample(corpus, most=most, seed=seed).texts
 
@@ -143,7 +143,7 @@ def _measure(vectors: Vectors, *, seed: int) -> dict[str, Any]:
     """Return how evenly vectors lie, on a sample that the seed draws."""
     import torch
 
-    from twinpass.analysis.sample import some_rows
+    from twinpass.analysis.sampling import some_rows
     from twinpass.analysis.spectrum import measure_spectrum
     from twinpass.equations import uniformity
 

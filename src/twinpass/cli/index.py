@@ -100,7 +100,7 @@ def add(
 ) -> None:
     """Add texts to an index, all or nothing."""
     index = open_index(console, chosen, place, folder)
-    added = index.add(texts, unique=unique, progress=console.progress, **reading(data))
+    added = index.add(texts, unique=unique, progress=console.progress, **asdict(data))
     console.log(f"{added.added:,} texts added, {added.skipped:,} skipped -> {folder}: {len(index):,} texts")
     console.result(added.to_dict() | {"rows": len(index)})
 
@@ -151,16 +151,10 @@ def info(console: Console, place: MilvusOptions, folder: Folder) -> None:
 index = {"build": build, "load": load, "add": add, "remove": remove, "compact": compact, "info": info}
 
 
-def reading(data: DataOptions) -> dict[str, Any]:
-    """Return how to read texts, as the library takes it."""
-    columns = None if data.columns is None else [name.strip() for name in data.columns.split(",")]
-    return {"columns": columns, "header": data.header, "skip_bad_rows": data.skip_bad_rows}
-
-
 def encoding(console: Console, chosen: ModelOptions, data: DataOptions, model: str) -> dict[str, Any]:
     """Return how to read and encode texts, as Index.build takes it."""
     shown = {"progress": console.progress, "log": console.log}
-    return {"encoder": model, **reading(data), **shown, **chosen.loading(console)}
+    return {"encoder": model, **asdict(data), **shown, **chosen.loading(console)}
 
 
 def open_index(console: Console, chosen: ModelOptions, place: MilvusOptions, name: Path | str) -> Index:

@@ -1,4 +1,4 @@
-"""Choosing a model on the command line: the same options for every verb that loads one."""
+"""Options that several verbs share: which model to load and how, which columns of the data to read."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ DEFAULT_MODEL = "minilm"
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How to load a model; `model` stays None when it is named by position or left to the default."""
+    """How to load a model; `model` is None when it is given by position or by default."""
 
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default, built in).")
     ] = None
     pooler: Annotated[
-        str | None, typer.Option(help="How token states become one vector; needed if the model does not say.")
+        str | None, typer.Option(help="How token states become one vector; required if the model folder does not say.")
     ] = None
     max_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Cut longer texts here (default: the model's own limit).")
+        int | None, typer.Option(min=1, help="Truncate texts to this many tokens (default: the model's limit).")
     ] = None
     precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32"
-    runtime: Annotated[str, typer.Option(help="torch, or a faster one from the extra [onnx].")] = "torch"
+    runtime: Annotated[str, typer.Option(help="torch or onnx (extra [onnx]).")] = "torch"
     trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Load weights stored as a pickle, which can run code.")
+        bool, typer.Option("--trust-pickle", help="Allow weights in pickle format, which can run code.")
     ] = False
     trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the model.")
+        bool, typer.Option("--trust-remote-code", help="Allow code from the model's repository to run.")
     ] = False
 
     def named(self, positionals: Sequence[str], *, least: int) -> tuple[str, list[str]]:
         """Split positionals into model and rest: the first is the model if there are more than `least`."""
         if self.model is not None:
             return self.model, list(positionals)
-        # No name on the hub has a space in it: such a first name is a text, unless it is a folder's.
+        # Hub names have no spaces: a first argument with a space is a text, unless a folder has that name.
         if len(positionals) > least and (" " not in positionals[0] or os.path.isdir(positionals[0])):  # noqa: PTH112
             return positionals[0], list(positionals[1:])
         return DEFAULT_MODEL, list(positionals)
@@ -59,7 +59,7 @@ class ModelOptions:
         return Encoder.load(name, **self.loading(console))
 
     def loading(self, console: Console) -> dict[str, Any]:
-        """Return the options as whatever loads a model takes them."""
+        """Return the keyword arguments of Encoder.load."""
         return {
             "pooler": self.pooler,
             "device": console.device,
@@ -71,7 +71,7 @@ class ModelOptions:
         }
 
     def described(self) -> dict[str, Any]:
-        """Return the options that shape the vectors, for a result's provenance."""
+        """Return the options that the vectors depend on, for provenance."""
         return {
             "pooler": self.pooler,
             "max_tokens": self.max_tokens,
@@ -81,24 +81,25 @@ class ModelOptions:
 
 
 def exactly(positionals: Sequence[str], wanted: int, what: str) -> None:
-    """Refuse positionals that are not as many as wanted."""
+    """Raise ConfigError unless there are exactly `wanted` positional arguments."""
     if len(positionals) != wanted:
-        raise ConfigError(f"wanted {what}, got {len(positionals)}: {' '.join(map(repr, positionals)) or 'nothing'}.")
+        raise ConfigError(f"expected {what}, got {len(positionals)}: {' '.join(map(repr, positionals)) or 'nothing'}.")
 
 
 @dataclass(frozen=True)
 class DataOptions:
-    """Which columns to read, and what to do with rows that cannot be read."""
+    """Which columns to read, and whether to skip bad rows."""
 
     columns: Annotated[
-        str | None, typer.Option(help="Text columns by name or position, with commas between: sent0,sent1.")
+        str | None, typer.Option(help="Text columns, comma-separated, by name or position: sent0,sent1.")
     ] = None
-    skip_bad_rows: Annotated[
-        bool, typer.Option("--skip-bad-rows", help="Leave out and count rows that cannot be read.")
-    ] = False
+    skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip and count rows that cannot be read.")] = (
+        False
+    )
 
     header: Annotated[
-        bool | None, typer.Option("--header/--no-header", help="Whether a table's first row names its columns.")
+        bool | None,
+        typer.Option("--header/--no-header", help="Whether the first row holds column names (default: detected)."),
     ] = None
 
     def open(self, source: str) -> Corpus:
@@ -109,5 +110,5 @@ class DataOptions:
         return open_corpus(source, columns=columns, skip_bad_rows=self.skip_bad_rows, header=self.header)
 
     def described(self) -> dict[str, Any]:
-        """Return the options that shape the data, for a result's provenance."""
+        """Return the options that the data depend on, for provenance."""
         return {"columns": self.columns, "skip_bad_rows": self.skip_bad_rows, "header": self.header}

@@ -1,1 +1,1 @@
-"""Judging vectors: protocols, tasks, confidence."""
+"""Evaluation: tasks, protocols, scores with confidence intervals, comparison of models."""

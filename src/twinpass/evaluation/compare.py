@@ -1,31 +1,31 @@
-"""Compare two models on the same items: paired bootstrap, and a plain word where no difference shows."""
+"""Compare two models on the same items: a paired bootstrap, and "no difference shown" where there is none."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from twinpass.display import Displayed, Grid
+from twinpass.encoder.any_model import Encode, Model
+from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import InputError
 from twinpass.evaluation.confidence import RESAMPLES, interval, two_sided_p
 from twinpass.evaluation.correlation import Array
-from twinpass.evaluation.itemfile import from_json
-from twinpass.evaluation.items import Items, Labelled, Pairs, Predictions
-from twinpass.evaluation.results import SCALE, Results
+from twinpass.evaluation.evaluate import SEED, Job, Settings, describe_options, evaluate, make_jobs
+from twinpass.evaluation.results import SCALE, Items, Results, items_from_json
 from twinpass.evaluation.tasks import GROUPS
+from twinpass.progress import Log, Progress, ignore, silent
+from twinpass.provenance import provenance
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
 
 SAME = "no difference shown"
-
-
-class Judged(NamedTuple):
-    """A model's name and the items behind its scores, by task."""
-
-    name: str
-    items: Mapping[str, Items]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,31 +44,123 @@ class Difference:
     verdict: str
 
 
-def judged(results: Results) -> Judged:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Comparison(Displayed):
+    """Two models on the same items: the difference on each task, then on the average of a whole group."""
+
+    first: str
+    second: str
+    seed: int
+    differences: list[Difference]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def grids(self) -> list[Grid]:
+        """Return one table, a row for each task."""
+        columns = ["task", "metric", "A", "B", "A - B", "95 % interval", "p", "n", "shown"]
+        rows = [
+            [
+                entry.task,
+                entry.metric,
+                f"{entry.first:.2f}",
+                f"{entry.second:.2f}",
+                f"{entry.difference:+.2f}",
+                f"{entry.low:+.2f} to {entry.high:+.2f}",
+                f"{entry.p:.3f}",
+                f"{entry.n:,}",
+                entry.verdict,
+            ]
+            for entry in self.differences
+        ]
+        title = f"A = {self.first}, B = {self.second} (x 100, paired bootstrap)"
+        return [Grid(title, columns, rows, words=("metric", "shown"))]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per task."""
+        return [asdict(entry) for entry in self.differences]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the differences with what they came from."""
+        document = super().to_dict()
+        return {**document.pop("provenance"), **document}
+
+
+class _Answers(NamedTuple):
+    """A model's name and the items behind its scores, by task."""
+
+    name: str
+    items: Mapping[str, Items]
+
+
+def compare(
+    first: str | Path | Results | Encoder | Model | Encode,
+    second: str | Path | Results | Encoder | Model | Encode,
+    tasks: str | Sequence[str] | None = None,
+    *,
+    data: str | Path | None = None,
+    protocol: str = "full",
+    split: str = "test",
+    regressor: bool = False,
+    columns: str | Sequence[str] | None = None,
+    score: str | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+    cache: bool | Cache = True,
+    progress: Progress = silent,
+    log: Log = ignore,
+    **loading: Any,
+) -> Comparison:
+    """Compare two models, or two results of `evaluate` (also as .json files), item by item.
+
+    A paired bootstrap: both are resampled alike, so that what is hard for both cancels out. Where the interval of the
+    difference contains zero, the verdict is "no difference shown". The options are those of `evaluate`; they apply
+    to the sides that are models.
+    """
+    settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
+    jobs: list[Job] = []  # the data is read once for both
+    sides = []
+    for source in (first, second):
+        if isinstance(source, Results):
+            sides.append(_take(source))
+        elif isinstance(source, (str, Path)) and str(source).endswith(".json"):
+            sides.append(_read(Path(source)))
+        else:
+            jobs = jobs or make_jobs(tasks, settings)
+            options: dict[str, Any] = {"resamples": resamples, "seed": seed, "cache": cache, **loading}
+            sides.append(_take(evaluate(source, jobs, progress=progress, log=log, **options)))
+    return Comparison(
+        first=sides[0].name,
+        second=sides[1].name,
+        seed=seed,
+        differences=_compare(*sides, resamples=resamples, seed=seed),
+        provenance=provenance(options=describe_options(tasks, settings, loading)),
+    )
+
+
+def _take(results: Results) -> _Answers:
     """Take the items of results: the cosine of STS, the test predictions of transfer, and so on."""
     tasks = [task for task in results.tasks if task.items]
-    return Judged(results.model, {task.task: next(iter(task.items.values())) for task in tasks})
+    return _Answers(results.model, {task.task: next(iter(task.items.values())) for task in tasks})
 
 
-def read_judged(path: Path) -> Judged:
+def _read(path: Path) -> _Answers:
     """Read the items from a result file that `evaluate` wrote."""
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
         tasks = [task for task in document["tasks"] if task["items"]]
-        items = {task["task"]: from_json(next(iter(task["items"].values()))) for task in tasks}
-        return Judged(f"{document['model']['name']} ({path})", items)
+        items = {task["task"]: items_from_json(next(iter(task["items"].values()))) for task in tasks}
+        return _Answers(f"{document['model']['name']} ({path})", items)
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
         raise InputError(
-            f"{path} is no result file with items: {error!r}. Write one with: twinpass evaluate ... -o FILE.json"
+            f"{path} is not a result file with items: {error!r}. Write one with: twinpass evaluate ... -o FILE.json"
         ) from error
 
 
-def compare(first: Judged, second: Judged, *, resamples: int = RESAMPLES, seed: int = 42) -> list[Difference]:
-    """Return the difference on each task both were scored on, then on the average of a whole group."""
+def _compare(first: _Answers, second: _Answers, *, resamples: int, seed: int) -> list[Difference]:
     names = [name for name in first.items if name in second.items]
     if not names:
+        tasks = [", ".join(side.items) or "none" for side in (first, second)]
         raise InputError(
-            f"{first.name} and {second.name} share no task: {_list(first)} against {_list(second)}. "
+            f"{first.name} and {second.name} share no task: {tasks[0]} against {tasks[1]}. "
             "Evaluate both on the same tasks."
         )
     found: dict[str, _Found] = {}
@@ -93,7 +185,7 @@ def _task(name: str, first: Items, second: Items, *, resamples: int, seed: int) 
     """Resample both alike: the same seed and name draw the same items for each."""
     key = first.headline
     one, two = (entry.samples(resamples=resamples, seed=seed, name=name)[key] for entry in (first, second))
-    return _Found(key, first.values()[key], second.values()[key], one - two, _count(first))
+    return _Found(key, first.values()[key], second.values()[key], one - two, len(first.targets()))
 
 
 def _mean(parts: list[_Found]) -> _Found:
@@ -102,7 +194,7 @@ def _mean(parts: list[_Found]) -> _Found:
     return _Found(parts[0].metric, first, second, samples, sum(part.n for part in parts))
 
 
-def _difference(name: str, found: _Found, first: Judged, second: Judged) -> Difference:
+def _difference(name: str, found: _Found, first: _Answers, second: _Answers) -> Difference:
     samples = found.samples[np.isfinite(found.samples)]
     low, high = interval(SCALE * samples)
     better = first.name if low > 0 else second.name if high < 0 else None
@@ -120,29 +212,12 @@ def _difference(name: str, found: _Found, first: Judged, second: Judged) -> Diff
     )
 
 
-def _check_same(name: str, first: Judged, second: Judged) -> None:
-    """Pairs can be compared only where both models met the same ones."""
+def _check_same(name: str, first: _Answers, second: _Answers) -> None:
+    """Only models that were scored on the same items can be compared."""
     one, two = first.items[name], second.items[name]
-    golds = _gold(one), _gold(two)
-    asked = getattr(one, "asked", None) == getattr(two, "asked", None)
-    if not asked or golds[0].shape != golds[1].shape or not np.allclose(*golds):
+    golds = one.targets(), two.targets()
+    if one.asked != two.asked or golds[0].shape != golds[1].shape or not np.allclose(*golds):
         raise InputError(
             f"{name}: {first.name} and {second.name} were not scored on the same items "
-            f"({_count(one):,} and {_count(two):,}). Evaluate both on the same data."
+            f"({len(golds[0]):,} and {len(golds[1]):,}). Evaluate both on the same data."
         )
-
-
-def _gold(items: Items) -> Array:
-    if isinstance(items, Pairs):
-        return np.concatenate([gold for _, gold in items.subsets.values()])
-    if isinstance(items, (Predictions, Labelled)):
-        return items.gold.astype(np.float64)
-    return np.zeros(len(items.measures))  # what was asked stands for the gold of queries
-
-
-def _count(items: Items) -> int:
-    return len(_gold(items))
-
-
-def _list(judged_model: Judged) -> str:
-    return ", ".join(judged_model.items) or "none"

@@ -1,4 +1,4 @@
-"""Bootstrap: how far a score would move had other items of the same kind been drawn.
+"""Bootstrap: how far a score would move if other items of the same kind had been drawn.
 
 A resample is a row of counts: how often each item was drawn. Sums over a resample are then one matrix product,
 and its ranks are running sums in an order that is sorted once, so thousands of resamples cost seconds. The same
@@ -16,11 +16,11 @@ from twinpass.evaluation.correlation import Array
 
 RESAMPLES = 2000
 LEVEL = 0.95
-_CELLS = 1 << 17  # counts held at a time, few enough to stay in the processor's cache
+_CELLS = 1 << 17  # counts held at a time, few enough to fit in the processor's cache
 
 
 def draw_counts(sizes: Sequence[int], *, resamples: int, seed: int, name: str) -> Iterator[Array]:
-    """Yield blocks (n, b) of counts; each stratum of the n = sum(sizes) items is drawn from itself."""
+    """Yield blocks (n, b) of counts; each stratum of the n = sum(sizes) items is resampled separately."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
     block = max(16, _CELLS // sum(sizes))
     for start in range(0, resamples, block):
@@ -29,7 +29,7 @@ def draw_counts(sizes: Sequence[int], *, resamples: int, seed: int, name: str) -
 
 
 def interval(samples: Array, *, level: float = LEVEL) -> tuple[float, float]:
-    """Return the percentile interval of resampled scores, NaN where none of them is a number."""
+    """Return the percentile interval of resampled scores, NaN where all of them are NaN."""
     samples = samples[np.isfinite(samples)]
     if not len(samples):
         return float("nan"), float("nan")

@@ -17,7 +17,7 @@ _ROWS = 8192  # pairs taken to float64 at a time, so that wide vectors do not do
 def cosine_scores(u: Floats, v: Floats) -> Array:
     """Return the cosine of each row of u (n, d) with the same row of v (n, d); a zero vector scores 0."""
     if u.shape != v.shape or u.ndim != 2:
-        raise ModelError(f"the two sides of the pairs must be alike (n, d): they are {u.shape} and {v.shape}.")
+        raise ModelError(f"expected the two sides of the pairs in one shape (n, d), got {u.shape} and {v.shape}.")
     check_finite(u)
     check_finite(v)
     blocks = [_cosine(u[i : i + _ROWS], v[i : i + _ROWS]) for i in range(0, len(u), _ROWS)]
@@ -25,7 +25,7 @@ def cosine_scores(u: Floats, v: Floats) -> Array:
 
 
 def check_finite(vectors: Floats) -> None:
-    """Raise ModelError where a vector holds a value that is not a number."""
+    """Raise ModelError where a vector holds a non-finite value."""
     # One sum finds NaN and infinity without a boolean matrix; rows are looked at only when it does.
     if np.isfinite(vectors.sum(dtype=np.float64)):
         return
@@ -55,9 +55,9 @@ def spearman(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 def _paired(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"a correlation wants two equally long rows of numbers: got {x.shape} and {y.shape}")
+        raise ValueError(f"expected two equally long rows of numbers, got {x.shape} and {y.shape}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
-        raise ValueError("a correlation wants numbers only: got NaN or infinity")
+        raise ValueError("expected finite numbers only, got NaN or infinity")
     return x, y
 
 

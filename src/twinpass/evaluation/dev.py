@@ -1,7 +1,7 @@
 """Dev sets: what a training run is scored on while it runs.
 
-A dev set is called with a function from texts to vectors and returns numbers, the one to go by under "score".
-Its `protocol` says in words what that number is.
+A dev set is called with a function from texts to vectors and returns named numbers. The one under "score" decides
+which model is best; `protocol` says in words what it is.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from twinpass.encoder.any_model import Encode
 from twinpass.equations import POSITIVE_SHARE, alignment, uniformity
 from twinpass.errors import InputError
 from twinpass.evaluation.correlation import cosine_scores, pearson, spearman
-from twinpass.evaluation.retrieval import score_retrieval
-from twinpass.evaluation.sts import Encode
+from twinpass.evaluation.retrieval import mean_measures, pool_pairs
 from twinpass.text.corpus import open_corpus
 
 Vectors = NDArray[np.float32]
@@ -65,13 +65,18 @@ class ScoredPairs:
 
 
 class PairRetrieval:
-    """Pairs of texts: find each pair's second text among all second texts, given its first."""
+    """Pairs of texts: find each pair's second text among all distinct second texts, given its first.
+
+    It is scored as the task `retrieval:` is: pairs that share a second text are not each other's errors, and a first
+    text that occurs twice is one query with two answers.
+    """
 
     def __init__(self, pairs: Sequence[tuple[str, str]], *, source: str, known: dict[str, float] | None = None) -> None:
-        """Remember the pairs; `known` scores of the model as it starts are not computed a second time."""
+        """Remember the pairs; `known` are the scores of the starting model, which are then not computed again."""
         if len(pairs) < 2:
             raise InputError(f"{source}: retrieval needs at least two pairs, got {len(pairs)}.")
         self.pairs, self.source, self.known = list(pairs), source, known
+        self._asked = pool_pairs(self.pairs)
         self.protocol = f"R@1 x 100, each first text against the second texts of {len(self.pairs):,} pairs of {source}"
 
     def __call__(self, encode: Encode) -> dict[str, float]:
@@ -79,23 +84,24 @@ class PairRetrieval:
         if self.known is not None:
             known, self.known = self.known, None
             return known
-        vectors = encode([text for pair in self.pairs for text in pair])
-        left, right = vectors[0::2], vectors[1::2]
-        found = score_retrieval(left, right, range(len(self.pairs)))
+        texts = [text for pair in self.pairs for text in pair]
+        vectors = encode(texts)
+        row = {text: place for place, text in enumerate(texts)}
+        found = mean_measures(self._asked.measure(lambda asked: vectors[[row[text] for text in asked]]))
         return {
-            "score": 100 * found.r_at_1,
-            "r_at_5": 100 * found.r_at_5,
-            "mrr": 100 * found.mrr,
-            **geometry(left, right, vectors),
+            "score": 100 * found["r_at_1"],
+            "r_at_5": 100 * found["r_at_5"],
+            "mrr": 100 * found["mrr"],
+            **geometry(vectors[0::2], vectors[1::2], vectors),
         }
 
 
 def read_dev(source: str | Path, *, name: str | None = None) -> ScoredPairs | PairRetrieval:
-    """Read pairs of texts: to be correlated where they have scores, to be retrieved where not."""
+    """Read pairs of texts: ScoredPairs where they have scores, else PairRetrieval."""
     corpus = open_corpus(source)
     if corpus.width != 2:
         raise InputError(
-            f"{source} has {corpus.width} text column(s); a dev set has two, and a score if it is to be correlated."
+            f"{source}: a dev set expects two text columns (and a score, to correlate with), got {corpus.width}."
         )
     rows: list[Any] = [(row.texts, row.score) for row in corpus]
     pairs = [texts for texts, _ in rows]

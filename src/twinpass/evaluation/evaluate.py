@@ -1,44 +1,188 @@
-"""Evaluate one model on tasks: encode every sentence once, then score task after task."""
+"""Evaluate one model on tasks: read the tasks, encode every sentence once, score task after task."""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinpass.encoder.any_model import Encode, Model, open_model
-from twinpass.encoder.vector_cache import Advance, Cache, encode_once
-from twinpass.evaluation.jobs import Job, Settings, task_job
-from twinpass.evaluation.mteb_adapter import run_mteb
-from twinpass.evaluation.own import own_job
-from twinpass.evaluation.results import Results, TaskResult, average_scores
-from twinpass.evaluation.tasks import TASKS, choose
+from twinpass.encoder.any_model import Encode, Model, from_encoder, open_model
+from twinpass.encoder.vector_cache import Cache, encode_once
+from twinpass.errors import ConfigError
+from twinpass.evaluation.confidence import RESAMPLES, interval
+from twinpass.evaluation.correlation import Array
+from twinpass.evaluation.mteb import run_mteb
+from twinpass.evaluation.protocols import TRANSFER
+from twinpass.evaluation.reading import HUB, Data, Rows, read_hub_task, read_task
+from twinpass.evaluation.results import (
+    PAPER,
+    SCALE,
+    Items,
+    Labelled,
+    Pairs,
+    Results,
+    Score,
+    TaskResult,
+    average_scores,
+    check_output,
+)
+from twinpass.evaluation.sts import score_sts
+from twinpass.evaluation.tasks import TASKS, Task, choose
+from twinpass.evaluation.transfer import score_transfer
+from twinpass.evaluation.user_files import KINDS, UserTask, read_user_task
+from twinpass.files import check_writable, writing
+from twinpass.progress import Log, Progress, ignore, silent
+from twinpass.provenance import provenance
+from twinpass.registry import suggest
 
-OWN = ("scored", "labelled", "retrieval", "docs-pairs", "docs")
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+
+SEED = 42
 
 
-def make_jobs(
-    tasks: str, settings: Settings, *, columns: Sequence[str] | None = None, score: str | None = None
-) -> list[Job]:
-    """Read the data of the named tasks: groups, tasks and `KIND:PLACE`, with commas between."""
+@dataclass(frozen=True)
+class Settings:
+    """What holds for all tasks of one evaluation."""
+
+    data: str | Path | None = None  # a folder in SentEval's layout, or "hub"
+    protocol: str = "full"  # of transfer: "full" or "fast"
+    split: str = "test"  # of STS-B and SICK-R
+    regressor: bool = False
+    columns: str | Sequence[str] | None = None  # of your own files
+    score: str | None = None  # of your own files
+    resamples: int = RESAMPLES
+    seed: int = SEED
+    max_rows: int | None = None  # score at most this many rows of each part: a quick look, not a protocol
+
+
+class Job(NamedTuple):
+    """One task: the texts it needs, and how to score it once they are encoded.
+
+    `run` takes a function that looks up those vectors, and the model, for tasks that bring their own texts.
+    """
+
+    name: str
+    texts: Iterable[str]
+    run: Callable[[Encode, Model], TaskResult]
+
+
+def evaluate(
+    model: str | Path | Encoder | Model | Encode = "minilm",
+    tasks: str | Sequence[str] | Sequence[Job] | None = None,
+    *,
+    data: str | Path | None = None,
+    protocol: str = "full",
+    split: str = "test",
+    regressor: bool = False,
+    columns: str | Sequence[str] | None = None,
+    score: str | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = SEED,
+    cells: bool = False,
+    subsets: bool = False,
+    beside: str | None = None,
+    output: str | Path | None = None,
+    cache: bool | Cache = True,
+    progress: Progress = silent,
+    log: Log = ignore,
+    **loading: Any,
+) -> Results:
+    """Score a model on tasks, every score with its protocol and a 95 % interval.
+
+    model      an Encoder, a function from texts to vectors, or a name: folder, hub name, word vectors (.txt, .gz),
+               stored vectors (.parquet, .npy), http(s) URL; `loading` takes open_model's options (pooler, device ...)
+    tasks      sts, transfer, task names, scored:FILE, labelled:FILE, retrieval:FILE, docs-pairs:, mteb:NAME,
+               comma-separated or as a list; by default sts with data, else docs-pairs:
+    data       folder of the tasks in SentEval's layout, or "hub" (STS only)
+    protocol   of transfer: full (published numbers) or fast
+    split      of STS-B and SICK-R: test or dev; `regressor` also scores them with SentEval's regressor
+    columns    text columns of your own files; `score` is their score or label column
+    resamples  bootstrap resamples behind an interval, drawn with `seed`
+    cells      show STS by every protocol; `subsets` shows each year's subsets; beside="paper" the published rows
+    output     also write the results to a .json (for `compare`), .csv, .md or .tex file
+    cache      keep vectors on disk and read them from there; False does neither
+    """
+    if beside not in (None, PAPER):
+        raise ConfigError(f"--beside expects 'paper', got {beside!r}.")
+    if output is not None:
+        check_output(Path(output))
+    settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
+    jobs = make_jobs(tasks, settings)
+    opened = _open(model, log, loading)
+    started = time.perf_counter()
+    texts = list(dict.fromkeys(text for job in jobs for text in job.texts))
+    log(f"{opened.name}: {len(texts):,} distinct texts ...")
+    with progress("encoding", total=len(texts)) as advance:
+        kept = cache if isinstance(cache, Cache) else Cache() if cache else None
+        encode = encode_once(opened, texts, cache=kept, advance=advance)
+    log(f"encoded in {time.perf_counter() - started:.1f} s")
+    scored = [_timed(job, encode, opened, log) for job in jobs]
+    finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    results = Results(
+        model=opened.name,
+        fingerprint=opened.fingerprint,
+        tasks=scored,
+        averages=average_scores(scored),
+        resamples=resamples,
+        seed=seed,
+        seconds=time.perf_counter() - started,
+        provenance=provenance(options=describe_options(tasks, settings, loading)) | {"finished": finished},
+        cells=cells,
+        subsets=subsets,
+        beside=beside,
+    )
+    if output is not None:
+        results.save(output)
+    return results
+
+
+def task_texts(
+    tasks: str | Sequence[str] | None = None,
+    *,
+    data: str | Path | None = None,
+    split: str = "test",
+    regressor: bool = False,
+    columns: str | Sequence[str] | None = None,
+    score: str | None = None,
+    output: str | Path | None = None,
+) -> list[str]:
+    """Return the distinct texts of tasks, to be encoded elsewhere; with `output`, write them there, one per line."""
+    if output is not None:
+        check_writable(output)
+    settings = Settings(data=data, split=split, regressor=regressor, columns=columns, score=score)
+    texts = list(dict.fromkeys(text for job in make_jobs(tasks, settings) for text in job.texts if text))
+    if output is not None:
+        with writing(output) as aside:
+            aside.write_text("".join(f"{' '.join(text.split())}\n" for text in texts), encoding="utf-8")
+    return texts
+
+
+def make_jobs(tasks: str | Sequence[str] | Sequence[Job] | None, settings: Settings) -> list[Job]:
+    """Read the data of the named tasks, so that a bad file is found before anything is encoded."""
+    if tasks and all(isinstance(task, Job) for task in tasks):
+        return list(tasks)  # type: ignore[arg-type]
     jobs: list[Job] = []
-    for name in split_names(tasks):
+    for name in split_names(_join_names(tasks, settings.data)):
         kind, _, place = name.partition(":")
-        if kind in OWN and ":" in name:
-            jobs.append(own_job(name, settings, columns=columns, score=score))
+        if kind in KINDS and ":" in name:
+            jobs.append(_user_job(name, settings))
         elif kind == "mteb" and place:
             jobs.append(_mteb_job(name, place))
         else:
-            jobs += [task_job(task, settings) for task in choose(name)]
+            jobs += [_task_job(task, settings) for task in choose(name)]
     return list({job.name: job for job in jobs}.values())
 
 
-def _mteb_job(name: str, task: str) -> Job:
-    return Job(name, (), lambda encode, model: run_mteb(model, task))
-
-
 def split_names(tasks: str) -> list[str]:
-    """Split at commas, but leave `docs-pairs:numpy,scipy` whole."""
+    """Split at commas, but keep `docs-pairs:numpy,scipy` whole."""
     names: list[str] = []
     for name in filter(None, (part.strip() for part in tasks.split(","))):
         if names and names[-1].startswith(("docs-pairs:", "docs:")) and ":" not in name and name not in TASKS:
@@ -48,37 +192,174 @@ def split_names(tasks: str) -> list[str]:
     return names or [""]
 
 
-def evaluate(
-    model: Model | str | Encode,
-    tasks: str | Sequence[Job] = "sts",
-    *,
-    settings: Settings | None = None,
-    cache: Cache | None = None,
-    advance: Advance | None = None,
-    log: Callable[[str], None] = lambda line: None,
-) -> Results:
-    """Score a model (or any encode function) on tasks; with a cache, sentences seen before are not encoded."""
-    settings = settings or Settings()
-    model = model if isinstance(model, Model) else open_model(model)
-    jobs = make_jobs(tasks, settings) if isinstance(tasks, str) else list(tasks)
-    started = time.perf_counter()
-    encode = encode_once(model, (text for job in jobs for text in job.texts), cache=cache, advance=advance)
-    log(f"encoded in {time.perf_counter() - started:.1f} s")
-    results = [_timed(job, encode, model, log) for job in jobs]
-    return Results(
-        model=model.name,
-        fingerprint=model.fingerprint,
-        tasks=results,
-        averages=average_scores(results),
-        resamples=settings.resamples,
-        seed=settings.seed,
-        seconds=time.perf_counter() - started,
-    )
+def describe_options(
+    tasks: str | Sequence[str] | Sequence[Job] | None, settings: Settings, loading: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options that shape the scores, for a result's provenance."""
+    encoder = {"pooler": None, "max_tokens": None, "precision": "fp32", "runtime": "torch"}
+    shaping = ("data", "protocol", "split", "regressor", "columns", "score", "resamples")
+    return {
+        **{name: loading.get(name, default) for name, default in encoder.items()},
+        "tasks": _join_names(tasks, settings.data),
+        **{name: getattr(settings, name) for name in shaping},
+    }
 
 
-def _timed(job: Job, encode: Encode, model: Model, log: Callable[[str], None]) -> TaskResult:
+def _join_names(tasks: str | Sequence[str] | Sequence[Job] | None, data: str | Path | None) -> str:
+    if isinstance(tasks, str):
+        return tasks
+    if not tasks:
+        return "sts" if data else "docs-pairs:"
+    return ",".join(task.name if isinstance(task, Job) else task for task in tasks)
+
+
+def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:
+    """Open a model by name, or take what can already encode; options that load one are for names only."""
+    from twinpass.encoder.encoder import Encoder
+
+    known = [*inspect.signature(Encoder.load).parameters, *inspect.signature(evaluate).parameters]
+    for name in loading.keys() - known:
+        raise ConfigError(f"no option named {name!r}.{suggest(name, known)}")
+    if isinstance(model, Model):
+        return model
+    if isinstance(model, Encoder):
+        return from_encoder(model, precision=model.precision, runtime=model.runtime_name)
+    if not callable(model):
+        log(f"loading {model} ...")
+    return open_model(model, **loading)
+
+
+def _timed(job: Job, encode: Encode, model: Model, log: Log) -> TaskResult:
     started = time.perf_counter()
     result = job.run(encode, model)
     seconds = time.perf_counter() - started
     log(f"{job.name}: {result.scores[0].metric} {result.scores[0].value:.2f} in {seconds:.1f} s")
     return dataclasses.replace(result, seconds=seconds)
+
+
+def _mteb_job(name: str, task: str) -> Job:
+    return Job(name, (), lambda encode, model: run_mteb(model, task))
+
+
+def _task_job(task: Task, settings: Settings) -> Job:
+    TRANSFER[settings.protocol]  # a wrong name shows now, not after the encoding
+    data = _read(task, settings)
+    if settings.max_rows is not None:
+        data = data._replace(parts={name: _spread(rows, settings.max_rows) for name, rows in data.parts.items()})
+    texts = [text for rows in data.parts.values() for row in rows.texts for text in row]
+    run = _score_sts if task.kind == "sts" else _score_transfer
+    return Job(task.name, texts, lambda encode, model: run(encode, data, settings))
+
+
+def _user_job(name: str, settings: Settings) -> Job:
+    columns = settings.columns.split(",") if isinstance(settings.columns, str) else settings.columns
+    stripped = None if columns is None else [column.strip() for column in columns]
+    task = read_user_task(name, columns=stripped, score=settings.score)
+    return Job(name, task.texts, lambda encode, model: _score_user_task(encode, name, task, settings))
+
+
+def _read(task: Task, settings: Settings) -> Data:
+    if settings.data is None:
+        raise ConfigError(f"{task.name} needs data: name its folder with --data (SentEval's layout), or 'hub'.")
+    if str(settings.data) == HUB:
+        return read_hub_task(task, split=settings.split)
+    if task.kind == "transfer" or task.protocol == "subsets":
+        return read_task(task, settings.data)
+    if settings.split not in {part.name for part in task.parts}:
+        raise ConfigError(f"{task.name} has no split {settings.split!r}: its splits are train, dev and test.")
+    parts = ("train", "dev", "test") if settings.regressor else (settings.split,)
+    return read_task(task, settings.data, parts=parts)
+
+
+def _spread(rows: Rows, at_most: int) -> Rows:
+    """Keep at most this many rows, evenly spread."""
+    count = len(rows.targets)
+    if count <= at_most:
+        return rows
+    places = [place * count // at_most for place in range(at_most)]
+    return Rows([rows.texts[i] for i in places], [rows.targets[i] for i in places])
+
+
+def _result(
+    name: str, items: Mapping[str, Items], settings: Settings, *, protocols: Mapping[str, str], over: str, **more: Any
+) -> TaskResult:
+    """Score each kind of items by its protocol, every score with its interval."""
+    # The task's name picks the draws, so that two models share them.
+    draw = partial(Items.samples, resamples=settings.resamples, seed=settings.seed, name=name)
+    samples = {kind: draw(entry) for kind, entry in items.items()}
+    scores = [
+        score
+        for kind, entry in items.items()
+        for score in _make_scores(entry, samples[kind], protocol=protocols[kind], over=over)
+    ]
+    return TaskResult(task=name, scores=scores, items=items, samples=samples, **more)
+
+
+def _make_scores(items: Items, samples: Mapping[str, Array], *, protocol: str, over: str) -> Iterator[Score]:
+    """A value's name of two words says first what it is computed over."""
+    for name, value in items.values().items():
+        place, _, metric = name.rpartition(" ")
+        low, high = interval(SCALE * samples[name])
+        n = len(items.subsets[place][1]) if isinstance(items, Pairs) and place in items.subsets else sum(items.sizes)
+        score = Score(metric=metric, over=place or over, protocol=protocol, value=SCALE * value, n=n)
+        yield dataclasses.replace(score, low=low, high=high)
+
+
+def _score_sts(encode: Encode, data: Data, settings: Settings) -> TaskResult:
+    task, subsets = data.task, data.task.protocol == "subsets"
+    result = _result(
+        task.name,
+        score_sts(encode, data, split=settings.split, regressor=settings.regressor),
+        settings,
+        protocols={"cosine": "no regressor", "regressor": "regressor"},
+        over="all",
+        split="test" if subsets else settings.split,
+        **_described(data),
+    )
+    scores = result.scores
+    if subsets and len(data.parts) < len(task.parts):  # the hub's copies do not mark the subsets
+        scores = [score for score in scores if score.over == "all"]
+    constant = sorted({score.over for score in scores if math.isnan(score.value)})
+    note = "every pair there got the same score, so there is nothing to correlate"
+    notes = [f"no correlation for {', '.join(constant)}: {note}"] if constant else []
+    return dataclasses.replace(result, scores=scores, notes=notes)
+
+
+def _score_transfer(encode: Encode, data: Data, settings: Settings) -> TaskResult:
+    found = score_transfer(encode, data, protocol=TRANSFER[settings.protocol])
+    result = _result(
+        data.task.name,
+        {"test": found.items},
+        settings,
+        protocols={"test": settings.protocol},
+        over="test",
+        split="test",
+        **_described(data),
+    )
+    accuracy, *others = result.scores
+    # SentEval's own number: the mean of the folds' accuracies, each rounded.
+    accuracy = dataclasses.replace(accuracy, value=found.test_accuracy)
+    dev = Score(metric="accuracy", over="dev", protocol=settings.protocol, value=found.dev_accuracy)
+    if data.task.name != "MRPC":  # the one task whose F1 is published
+        others = []
+    chosen = ", ".join(f"{value:g}" for value in dict.fromkeys(found.l2))
+    return dataclasses.replace(result, scores=[accuracy, *others, dev], notes=[f"L2 chosen on dev: {chosen}"])
+
+
+def _described(data: Data) -> dict[str, Any]:
+    task = data.task
+    return {"kind": task.kind, "files": data.sha256, "licence": task.licence, "citation": task.citation}
+
+
+def _score_user_task(encode: Encode, name: str, task: UserTask, settings: Settings) -> TaskResult:
+    items = task.score(encode)
+    over = "queries" if task.kind == "retrieval" else "all"
+    more = {"kind": task.kind, "split": "all", "files": task.files}
+    result = _result(name, {"items": items}, settings, protocols={"items": task.kind}, over=over, **more)
+    # There is one set of pairs: a mean over its subsets would be the same number again.
+    scores = [score for score in result.scores if score.over not in ("mean", "wmean")]
+    scores.sort(key=lambda score: score.metric != items.headline.split()[-1])
+    notes = []
+    if isinstance(items, Labelled):
+        notes.append(f"best threshold, chosen on these pairs: cosine >= {items.threshold():.4f}")
+    return dataclasses.replace(result, scores=scores, notes=notes)

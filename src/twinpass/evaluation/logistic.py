@@ -1,8 +1,11 @@
-"""Many logistic regressions trained at once, each as SentEval trains one.
+"""Many logistic regressions trained at once, each exactly as SentEval trains one.
 
-SentEval seeds every fit alike, so two fits on equally many rows start from the same weights and visit the same
-positions in the same order. Such fits step together: a batch is gathered once per fold and meets the weights of
-all its L2 values in one batched product. Nothing is approximated; only the loop over fits is gone.
+Hand-written for two reasons. The published numbers depend on SentEval's seeds, shuffles, optimiser steps and stopping
+rule, so a fit must repeat them step by step; a library's solver finds other weights. And one task needs up to 410
+fits, which take hours one after another. SentEval seeds every fit alike, so two fits on equally many rows start from
+the same weights and visit the same positions in the same order: such fits step together. A batch is gathered once per
+fold and multiplied with the weights of all its L2 values in one batched product. Nothing is approximated; only the
+loop over fits is gone.
 """
 
 from __future__ import annotations
@@ -13,13 +16,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from twinpass.evaluation.folds import Fold
 from twinpass.evaluation.protocols import TransferProtocol
 
-_BATCH_NUMBERS = 1 << 19  # gathered numbers of one step: 2 MB, what a core's cache holds
+_BATCH_NUMBERS = 1 << 19  # gathered numbers of one step: 2 MB, the size of a core's cache
+
+
+class Fold(NamedTuple):
+    """Rows to train on, in order, and rows to stop on; drawn is how many rows were shuffled before training began."""
+
+    train: npt.NDArray[np.intp]
+    dev: npt.NDArray[np.intp]
+    drawn: int = 0
 
 
 class Fitted(NamedTuple):
@@ -48,20 +59,20 @@ def fit(problem: Problem, folds: Sequence[Fold], l2: Tensor, protocol: TransferP
     shape = (*l2.shape, problem.classes, problem.x.shape[1])
     fitted = Fitted(problem.x.new_empty(shape), problem.x.new_empty(l2.shape))
     chunks = _alike(folds, max(1, _BATCH_NUMBERS // (protocol.batch_size * problem.x.shape[1])))
-    first = _first_weights(problem, protocol.seed)  # here: torch's seed is one for all threads
+    first = _first_weights(problem, protocol.seed)  # outside the threads, which share torch's seed
     threads = torch.get_num_threads()
-    # A chunk on each thread, rather than each product on all threads: small products gain nothing from being shared,
-    # and what comes out does not depend on how many threads there are.
+    # One chunk per thread rather than each product on all threads: small products do not gain from several threads,
+    # and the result does not depend on how many there are.
     with ThreadPoolExecutor(min(threads, len(chunks)), initializer=torch.set_num_threads, initargs=(1,)) as pool:
         parts = pool.map(lambda c: _fit_together(problem, [folds[i] for i in c], first, l2[c], protocol), chunks)
         for chunk, part in zip(chunks, parts, strict=True):
             fitted.weights[chunk], fitted.accuracy[chunk] = part
-    torch.set_num_threads(threads)  # a worker's setting reaches beyond it in some mathematics libraries
+    torch.set_num_threads(threads)  # some mathematics libraries share a worker's setting
     return fitted
 
 
 def _alike(folds: Sequence[Fold], most: int) -> list[list[int]]:
-    """Numbers of folds that step together: equally many rows, equally shuffled, and few enough for the cache."""
+    """Indices of folds that step together: equally many rows, equally shuffled, and few enough for the cache."""
     groups: dict[tuple[int, int], list[int]] = {}
     for number, fold in enumerate(folds):
         groups.setdefault((len(fold.train), fold.drawn), []).append(number)
@@ -78,7 +89,7 @@ def predict(problem: Problem, rows: np.ndarray, weights: Tensor) -> Tensor:
 def _fit_together(
     problem: Problem, folds: list[Fold], first: Tensor, l2: Tensor, protocol: TransferProtocol
 ) -> tuple[Tensor, Tensor]:
-    """Train folds of one size; a fold is left behind once all its models have stopped."""
+    """Train folds of one size; a fold is dropped once all its models have stopped."""
     weights = first.repeat(*l2.shape, 1, 1)
     best = _Best(weights, protocol.tenacity)
     step = _OPTIMIZERS[protocol.optimizer](weights, l2)
@@ -93,7 +104,7 @@ def _fit_together(
             _train_epoch(problem, shuffled, step, protocol.batch_size)
         epochs += protocol.epoch_size
         dev = [folds[i] for i in best.alive.tolist()]
-        step.keep(best.look(step.weights, _dev_accuracy(problem, dev, step.weights)))
+        step.keep(best.update(step.weights, _dev_accuracy(problem, dev, step.weights)))
     return best.weights, best.accuracy
 
 
@@ -108,14 +119,14 @@ class _Best:
         self.running = torch.ones(models, dtype=torch.bool)
         self.alive = torch.arange(len(weights))
 
-    def look(self, weights: Tensor, accuracy: Tensor) -> Tensor:
-        """Judge the alive folds by their dev accuracy; say which of them go on."""
+    def update(self, weights: Tensor, accuracy: Tensor) -> Tensor:
+        """Keep the weights that improved the dev accuracy of the alive folds; return which of them continue."""
         alive = self.alive
         better = self.running[alive] & (accuracy > self.accuracy[alive])
         fold, value = torch.where(better)
         self.weights[alive[fold], value] = weights[fold, value]
         self.accuracy[alive[fold], value] = accuracy[fold, value]
-        # Misses are never forgiven: the count runs over the whole training, as SentEval's does.
+        # Misses are never reset: they are counted over the whole training, as in SentEval.
         self.running[alive] &= better | (self.misses[alive] < self.tenacity)
         self.misses[alive] += ~better
         still = self.running[alive].any(dim=1)
@@ -141,11 +152,11 @@ class _Step:
         self.steps = 0
 
     def keep(self, still: Tensor) -> None:
-        """Go on with some of the folds only."""
+        """Continue with these folds only."""
         self.weights, self.l2, self.square = self.weights[still], self.l2[still], self.square[still]
 
     def __call__(self, gradient: Tensor) -> None:
-        """Change the weights by one step along a gradient, which is used up."""
+        """Change the weights by one step along a gradient, which is overwritten."""
         raise NotImplementedError
 
 

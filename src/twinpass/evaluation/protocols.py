@@ -1,4 +1,4 @@
-"""Protocols: which way of scoring a number stands for, and which papers used it."""
+"""Protocols: how a number was computed, and which papers computed theirs so."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from twinpass.registry import Registry
 
 @dataclass(frozen=True)
 class Cell:
-    """One way to score STS: how subsets are put together, which correlation, and with a regressor or without."""
+    """One way to score STS: how subsets are aggregated, which correlation, and with a regressor or without."""
 
     aggregation: Literal["all", "mean", "wmean"]
     metric: Literal["spearman", "pearson"]
@@ -59,8 +59,8 @@ class TransferProtocol:
     folds: int
     optimizer: Literal["adam", "rmsprop"]
     batch_size: int
-    tenacity: int  # epoch groups without improvement that are borne, in all
-    epoch_size: int  # epochs between two looks at the dev score
+    tenacity: int  # epoch groups without improvement before it stops, in total
+    epoch_size: int  # epochs between two evaluations on dev
     max_epochs: int = 200
     l2: tuple[float, ...] = (1e-5, 1e-4, 1e-3, 1e-2)
     held_out: float = 0.05  # part of the training rows that stops the refit

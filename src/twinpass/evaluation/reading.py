@@ -1,4 +1,4 @@
-"""Read a task's files, and refuse those that are not what the task says."""
+"""Read a task's files, or its copy on the hub, and refuse data that is not what the task says."""
 
 from __future__ import annotations
 
@@ -8,11 +8,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from twinpass.errors import InputError
-from twinpass.evaluation.manifest import SHA256
+from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.tasks import Part, Task
 from twinpass.files import sha256
+from twinpass.text.corpus import open_corpus
 
+HUB = "hub"
+_ON_HUB = {
+    "STS12": "mteb/sts12-sts",
+    "STS13": "mteb/sts13-sts",
+    "STS14": "mteb/sts14-sts",
+    "STS15": "mteb/sts15-sts",
+    "STS16": "mteb/sts16-sts",
+    "STS-B": "mteb/stsbenchmark-sts",
+}
+_HUB_SPLITS = {"dev": "validation"}
+# SHA-256 of each data file in SentEval's layout; `sha256sum -c` reads it too.
+_SUMS = Path(__file__).with_name("SHA256SUMS").read_text(encoding="utf-8")
+SHA256 = {file: digest for digest, file in map(str.split, _SUMS.splitlines())}
 _TREC = {"ABBR": 0, "DESC": 1, "ENTY": 2, "HUM": 3, "LOC": 4, "NUM": 5}
 
 
@@ -34,13 +47,30 @@ class Data(NamedTuple):
 def read_task(task: Task, folder: str | Path, *, parts: tuple[str, ...] | None = None) -> Data:
     """Read a task (or only some of its parts) from a folder in SentEval's layout."""
     root = find_root(Path(folder))
-    wanted = [part for part in task.parts if parts is None or part.name in parts]
-    rows = {part.name: _read_part(task, part, root) for part in wanted}
-    return Data(task, rows, {file: _check_hash(task, root, file) for part in wanted for file in part.files})
+    chosen = [part for part in task.parts if parts is None or part.name in parts]
+    rows = {part.name: _read_part(task, part, root) for part in chosen}
+    return Data(task, rows, {file: _check_hash(task, root, file) for part in chosen for file in part.files})
+
+
+def read_hub_task(task: Task, *, split: str) -> Data:
+    """Read one STS task from the hub: mteb's copies are not tokenised and do not mark their subsets."""
+    if task.name not in _ON_HUB:
+        known = ", ".join(_ON_HUB)
+        # The hub's SICK-R is all 9,927 pairs, not the 4,927 of its test split.
+        raise ConfigError(f"{task.name} is not on the hub in the form of its protocol. Available: {known}.")
+    whole = task.protocol == "subsets"
+    source = f"hf:{_ON_HUB[task.name]}:{'test' if whole else _HUB_SPLITS.get(split, split)}"
+    corpus = open_corpus(source, columns=["sentence1", "sentence2"], score="score")
+    rows = [(row.texts, row.score or 0.0) for row in corpus]
+    expected = sum(part.rows for part in task.parts if whole or part.name == split)
+    if len(rows) != expected:
+        raise InputError(f"{task.name}: expected {expected} rows, got {len(rows)} in {source}.")
+    part = Rows([texts for texts, _ in rows], [score for _, score in rows])
+    return Data(task, {"test" if whole else split: part}, {source: corpus.fingerprint()})
 
 
 def senteval_order(parts: Sequence[Rows]) -> Rows:
-    """Join parts in SentEval's order, on which its folds and shuffles stand: by number of words, then target."""
+    """Join parts in SentEval's order, which its folds and shuffles depend on: by number of words, then target."""
     rows = [row for part in parts for row in zip(part.texts, part.targets, strict=True)]
     rows.sort(key=lambda row: (*(len(text.split()) for text in row[0]), row[1]))
     return Rows([texts for texts, _ in rows], [target for _, target in rows])
@@ -58,12 +88,12 @@ def _read_part(task: Task, part: Part, root: Path) -> Rows:
     rows = list(_LAYOUTS[task.layout](task, part, root))
     if len(rows) != part.rows:
         raise InputError(
-            f"{task.name} {part.name}: {part.rows} rows are wanted and {len(rows)} were found in "
-            f"{root / part.files[0]}. The file is cut short or another's; take a whole copy."
+            f"{task.name} {part.name}: expected {part.rows} rows, got {len(rows)} in "
+            f"{root / part.files[0]}. The file is truncated or another one; take a complete copy."
         )
     if task.classes and (strange := {target for _, target in rows} - set(range(task.classes))):
         raise InputError(
-            f"{task.name} {part.name}: classes 0 to {task.classes - 1} are wanted, got {min(strange):g} in "
+            f"{task.name} {part.name}: expected classes 0 to {task.classes - 1}, got {min(strange):g} in "
             f"{root / part.files[0]}."
         )
     return Rows([texts for texts, _ in rows], [target for _, target in rows])
@@ -74,7 +104,7 @@ def _check_hash(task: Task, root: Path, file: str) -> str:
     if found != SHA256.get(file, found):
         warnings.warn(
             f"{root / file} has the right number of rows for {task.name}, but is not SentEval's copy "
-            f"(sha256 {found[:12]}..., wanted {SHA256[file][:12]}...): "
+            f"(sha256 {found[:12]}..., expected {SHA256[file][:12]}...): "
             "the scores do not compare with published ones.",
             stacklevel=2,
         )
@@ -90,7 +120,7 @@ def _parallel(task: Task, part: Part, root: Path) -> Iterator[Row]:
     if len(inputs) != len(scores):
         raise InputError(
             f"{task.name} {part.name}: {root / part.files[0]} has {len(inputs)} lines and "
-            f"{root / part.files[1]} {len(scores)}. They must run in parallel; take whole copies."
+            f"{root / part.files[1]} {len(scores)}. Expected equally many; take complete copies."
         )
     for number, (line, score) in enumerate(zip(inputs, scores, strict=True), start=1):
         if score.strip():
@@ -100,7 +130,7 @@ def _parallel(task: Task, part: Part, root: Path) -> Iterator[Row]:
 
 
 def _table(task: Task, part: Part, root: Path) -> Iterator[Row]:
-    """Columns parted by tabs, without quoting."""
+    """Tab-separated columns, without quoting."""
     path = root / part.files[0]
     for number, line in enumerate(_lines(task, path), start=1):
         if number == 1 and task.header:
@@ -111,7 +141,7 @@ def _table(task: Task, part: Part, root: Path) -> Iterator[Row]:
 
 
 def _one_class(task: Task, part: Part, root: Path) -> Iterator[Row]:
-    """One sentence a line, all of one class; an empty line is an empty sentence."""
+    """One sentence per line, all of one class; an empty line is an empty sentence."""
     for line in _lines(task, root / part.files[0]):
         yield (_clean(line),), float(part.label or 0)
 
@@ -123,7 +153,7 @@ def _trec(task: Task, part: Part, root: Path) -> Iterator[Row]:
         label, _, question = line.partition(" ")
         coarse = label.partition(":")[0]
         if coarse not in _TREC:
-            raise InputError(f"{path}:{number}: one of {', '.join(_TREC)} is wanted before ':', got {coarse!r}.")
+            raise InputError(f"{path}:{number}: expected one of {', '.join(_TREC)} before ':', got {coarse!r}.")
         yield (_clean(question),), float(_TREC[coarse])
 
 
@@ -135,10 +165,10 @@ def _lines(task: Task, path: Path) -> list[str]:
         text = path.read_bytes().decode(task.encoding)
     except FileNotFoundError:
         raise InputError(
-            f"{task.name} wants {path}, and it is not there. Check --data, or leave {task.name} out."
+            f"{task.name} needs {path}, and there is no such file. Check --data, or skip {task.name}."
         ) from None
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: byte {error.start} is not {task.encoding}. Take SentEval's own copy.") from None
+        raise InputError(f"{path}: byte {error.start} is not {task.encoding}. Take SentEval's copy.") from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from None
     # Only a line feed ends a line: other separators, such as U+0085 in latin-1, belong to the sentence.
@@ -152,7 +182,7 @@ def _texts(task: Task, fields: list[str], place: str) -> tuple[str, ...]:
 
 def _field(fields: list[str], column: int, place: str) -> str:
     if column >= len(fields):
-        raise InputError(f"{place}: {column + 1} columns parted by tabs are wanted, got {len(fields)}.")
+        raise InputError(f"{place}: expected {column + 1} tab-separated columns, got {len(fields)}.")
     return fields[column]
 
 
@@ -162,10 +192,10 @@ def _number(field: str, place: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(f"{place}: a number is wanted, got {field.strip()!r}.")
+        raise InputError(f"{place}: expected a number, got {field.strip()!r}.")
     return number
 
 
 def _clean(text: str) -> str:
-    """One space between words, none around them, as SentEval's splitting into words leaves it."""
+    """One space between words, none around them, as after SentEval's splitting into words."""
     return " ".join(text.split())

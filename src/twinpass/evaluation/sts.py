@@ -1,44 +1,38 @@
-"""Semantic textual similarity: cosine of two sentences against people's scores."""
+"""Semantic textual similarity: the cosine of two sentences against human scores.
+
+SentEval also has a regressor for STS-B and SICK-R: a softmax over the scores 1 to 5, read as an expected value. It
+learns from the task's training pairs, so its numbers compare only with papers that used one (Table B.1).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import contextlib
+import copy
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from twinpass.encoder.any_model import Encode
-from twinpass.errors import InputError
-from twinpass.evaluation.correlation import Array, cosine_scores, pearson, spearman
-from twinpass.evaluation.features import text_features
-from twinpass.evaluation.items import Pairs
+from twinpass.evaluation.correlation import Array, cosine_scores, pearson
 from twinpass.evaluation.reading import Data, Rows, senteval_order
-from twinpass.evaluation.regressor import regress
+from twinpass.evaluation.results import Pairs
+from twinpass.evaluation.transfer import text_features
 
-__all__ = ["Encode", "PairScores", "cosine_scores", "score_pairs", "score_sts", "spearman"]
+Floats = npt.NDArray[np.float32]
 
-
-class PairScores(NamedTuple):
-    """Correlations (-1 to 1, NaN where nothing varies) over n scored pairs."""
-
-    spearman: float
-    pearson: float
-    n: int
-
-
-def score_pairs(encode: Encode, pairs: Sequence[tuple[str, str]], gold: Sequence[float]) -> PairScores:
-    """Correlate the cosine of each pair of sentences with its gold score."""
-    if len(pairs) != len(gold) or not pairs:
-        raise InputError(f"scored pairs are wanted: got {len(pairs)} pairs and {len(gold)} scores.")
-    # One call with every text: an encoder that encodes each distinct text once can do so here.
-    vectors = encode([text for pair in pairs for text in pair])
-    scores = cosine_scores(vectors[0::2], vectors[1::2])
-    return PairScores(spearman(scores, gold), pearson(scores, gold), len(gold))
+BINS = 5
+_SEED = 1111
+_BATCH = 64
+_GROUP = 50  # epochs between two evaluations on dev
+EPOCHS = 1000
+_TENACITY = 3
 
 
 def score_sts(encode: Encode, data: Data, *, split: str = "test", regressor: bool = False) -> dict[str, Pairs]:
-    """Score a task's pairs by 'cosine' and, where it has training pairs and it is asked for, by 'regressor'."""
+    """Score a task's pairs by 'cosine' and, if asked for and the task has training pairs, by 'regressor'."""
     scored = data.parts if data.task.protocol == "subsets" else {split: data.parts[split]}
     cosine = {name: (_cosines(encode, rows), np.array(rows.targets)) for name, rows in scored.items()}
     items = {"cosine": Pairs(cosine)}
@@ -53,7 +47,66 @@ def _cosines(encode: Encode, rows: Rows) -> Array:
     return cosine_scores(first, second)
 
 
-def _sorted_features(encode: Encode, rows: Rows) -> tuple[npt.NDArray[np.float32], Array]:
+def _sorted_features(encode: Encode, rows: Rows) -> tuple[Floats, Array]:
     """|u - v| beside u * v (n, 2d) and scores, in SentEval's order."""
     ordered = senteval_order([rows])
     return text_features(encode, ordered.texts), np.array(ordered.targets)
+
+
+def regress(train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats, *, max_epochs: int = EPOCHS) -> Array:
+    """Fit on train features and scores, stop on dev Pearson, and return the expected score of test rows."""
+    order = np.random.RandomState(_SEED)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(_SEED)
+        model = torch.nn.Linear(train[0].shape[1], BINS)
+    optimizer = torch.optim.Adam(model.parameters())
+    x, y = torch.from_numpy(train[0]), torch.from_numpy(bin_shares(train[1]))
+    best, best_pearson, misses, epochs = copy.deepcopy(model), -1.0, 0, 0
+    while misses <= _TENACITY and epochs <= max_epochs:
+        with _one_thread():
+            for _ in range(_GROUP):
+                _train_epoch(model, optimizer, x, y, torch.from_numpy(order.permutation(len(x))))
+        epochs += _GROUP
+        reached = pearson(_expected(model, dev[0]), dev[1])
+        if reached > best_pearson:
+            best, best_pearson = copy.deepcopy(model), reached
+        else:
+            misses += 1
+    return _expected(best, test)
+
+
+def bin_shares(scores: Array) -> Floats:
+    """Spread each score over the two whole scores next to it (n, 5); below 1 only its share of 1 is left."""
+    whole = np.floor(scores)
+    shares = np.zeros((len(scores), BINS), dtype=np.float32)
+    for bin_score in range(1, BINS + 1):
+        column = shares[:, bin_score - 1]
+        column[:] = np.where(whole == bin_score, whole + 1 - scores, column)
+        column[:] = np.where(whole + 1 == bin_score, scores - whole, column)
+    return shares
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """Products this small are slower on several threads than on one."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _train_epoch(model: torch.nn.Linear, optimizer: torch.optim.Optimizer, x: Tensor, y: Tensor, order: Tensor) -> None:
+    for rows in torch.split(order, _BATCH):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(x[rows]).softmax(dim=-1), y[rows])
+        torch.autograd.backward(loss)
+        optimizer.step()
+
+
+@torch.inference_mode()
+def _expected(model: torch.nn.Linear, features: Floats) -> Array:
+    shares = model(torch.from_numpy(features)).softmax(dim=-1).double()
+    expected: Array = (shares @ torch.arange(1, BINS + 1).double()).numpy()
+    return expected

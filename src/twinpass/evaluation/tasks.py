@@ -1,17 +1,18 @@
-"""Tasks are data: which files, which columns, how many rows, whose work. Adding one is one entry."""
+"""Tasks are data: files, columns, row counts, licence and citation. A new task is one entry."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
+from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError
 from twinpass.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One subset or split of a task: its files (relative to the data folder) and how many rows count."""
+    """One subset or split of a task: its files (relative to the data folder) and how many rows it has."""
 
     name: str
     files: tuple[str, ...]
@@ -44,8 +45,29 @@ GROUPS = {
 }
 
 
+@dataclass(frozen=True, repr=False)
+class TaskList(Displayed):
+    """The known tasks."""
+
+    tasks: list[Task]
+
+    def grids(self) -> list[Grid]:
+        """Return one row for each task."""
+        columns = ["task", "kind", "rows", "licence", "citation"]
+        rows = [
+            [task.name, task.kind, " / ".join(f"{p.name} {p.rows:,}" for p in task.parts), task.licence, task.citation]
+            for task in self.tasks
+        ]
+        return [Grid("", columns, rows, words=columns)]
+
+
+def list_tasks() -> TaskList:
+    """Return the known tasks, with rows, licence and citation."""
+    return TaskList([TASKS[name] for name in TASKS])
+
+
 def choose(names: str) -> list[Task]:
-    """Return the tasks that a comma-separated list of task and group names stands for, each once."""
+    """Return the tasks of a comma-separated list of task and group names, each once."""
     known: Registry[tuple[str, ...]] = Registry("task")
     for name, members in [*GROUPS.items(), *((name, (name,)) for name in TASKS)]:
         known.add(name, members)
@@ -57,7 +79,7 @@ def choose(names: str) -> list[Task]:
     return [TASKS[name] for name in dict.fromkeys(chosen)]
 
 
-# Scored pairs of each subset. SMT of 2013 is left out, as everywhere: it may not be passed on.
+# Scored pairs of each subset. SMT of 2013 is missing, as everywhere: it may not be redistributed.
 _YEARS = {
     12: {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "surprise.OnWN": 750, "surprise.SMTnews": 399},
     13: {"FNWN": 189, "headlines": 750, "OnWN": 561},
@@ -89,7 +111,7 @@ def _splits(**files: tuple[str, int]) -> tuple[Part, ...]:
 
 
 def _two_classes(name: str, yes: tuple[str, int], no: tuple[str, int], citation: str) -> Task:
-    """A task whose classes lie in two files, one sentence a line."""
+    """A task with one file per class, one sentence per line."""
     return Task(
         name=name,
         kind="transfer",

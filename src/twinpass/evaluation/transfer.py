@@ -1,7 +1,8 @@
-"""Transfer: what a logistic regression on frozen vectors can tell, by SentEval's procedures.
+"""Transfer: the accuracy of a logistic regression on frozen vectors, by SentEval's procedures.
 
-Three procedures, by what the task comes with: one pool of rows (nested folds), train and test (folds on train pick
-the L2), or train, dev and test (dev picks it).
+There are three, by what the task comes with: one pool of rows (nested folds), train and test (folds on train choose
+the L2), or train, dev and test (dev chooses it). Rows are split as SentEval splits them, so that every model of a task
+sees the same rows as there.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ import numpy.typing as npt
 import torch
 
 from twinpass.encoder.any_model import Encode
-from twinpass.evaluation.features import text_features
-from twinpass.evaluation.folds import Fold, cross_validation, hold_out
-from twinpass.evaluation.items import Predictions
-from twinpass.evaluation.logistic import Problem, fit, make_problem, predict
+from twinpass.evaluation.correlation import check_finite
+from twinpass.evaluation.logistic import Fold, Problem, fit, make_problem, predict
 from twinpass.evaluation.protocols import FULL, TransferProtocol
 from twinpass.evaluation.reading import Data, senteval_order
+from twinpass.evaluation.results import Predictions
 
-Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float32]
+Classes = npt.NDArray[np.int64]
+Places = npt.NDArray[np.intp]
 
 
 class TransferScores(NamedTuple):
@@ -39,7 +41,7 @@ def score_transfer(encode: Encode, data: Data, *, protocol: TransferProtocol = F
 
 
 def _nested(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferScores:
-    """Outer folds are tested; inside each, inner folds pick the L2; then a refit on the outer training rows."""
+    """Outer folds are tested; inside each, inner folds choose the L2; then a refit on the outer training rows."""
     problem, (rows,) = _prepare(encode, data, [tuple(data.parts)])
     labels = problem.y.numpy()
     outer = cross_validation(rows, labels, protocol.folds, seed=protocol.seed)
@@ -57,7 +59,7 @@ def _nested(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferS
 
 
 def _train_test(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferScores:
-    """Folds of the training rows pick the L2; a refit on all of them meets the test rows."""
+    """Folds of the training rows choose the L2; a refit on all of them predicts the test rows."""
     problem, (train, test) = _prepare(encode, data, [("train",), ("test",)])
     folds = cross_validation(train, problem.y.numpy(), protocol.folds, seed=protocol.seed)
     rounded = np.round(100 * _dev_scores(problem, folds, protocol).mean(axis=0), 2)
@@ -68,7 +70,7 @@ def _train_test(encode: Encode, data: Data, protocol: TransferProtocol) -> Trans
 
 
 def _train_dev_test(encode: Encode, data: Data, protocol: TransferProtocol) -> TransferScores:
-    """The dev rows pick the L2 and stop the training; a refit would end in the very same weights."""
+    """The dev rows choose the L2 and stop the training; a refit would give the same weights."""
     problem, (train, dev, test) = _prepare(encode, data, [("train",), ("dev",), ("test",)])
     fitted = fit(problem, [Fold(train, dev)], torch.tensor([protocol.l2]), protocol)
     rounded = np.round(100 * fitted.accuracy[0].double().numpy(), 2)
@@ -85,8 +87,8 @@ _PROCEDURES: dict[str, Callable[[Encode, Data, TransferProtocol], TransferScores
 }
 
 
-def _prepare(encode: Encode, data: Data, groups: list[tuple[str, ...]]) -> tuple[Problem, list[npt.NDArray[np.intp]]]:
-    """One problem of all rows, and for each group of parts the numbers of its rows."""
+def _prepare(encode: Encode, data: Data, groups: list[tuple[str, ...]]) -> tuple[Problem, list[Places]]:
+    """One problem of all rows, and for each group of parts the indices of its rows."""
     sorted_groups = [senteval_order([data.parts[name] for name in group]) for group in groups]
     texts = [row for group in sorted_groups for row in group.texts]
     labels = np.array([target for group in sorted_groups for target in group.targets], dtype=np.int64)
@@ -97,21 +99,61 @@ def _prepare(encode: Encode, data: Data, groups: list[tuple[str, ...]]) -> tuple
 
 
 def _dev_scores(problem: Problem, folds: list[Fold], protocol: TransferProtocol) -> npt.NDArray[np.float64]:
-    """Accuracy (folds, L2 values) on the rows each fold keeps apart."""
+    """Accuracy (folds, L2 values) on the rows each fold holds out."""
     return fit(problem, folds, torch.tensor([protocol.l2] * len(folds)), protocol).accuracy.double().numpy()
 
 
 def _refit(
-    problem: Problem, rows: list[npt.NDArray[np.intp]], l2: npt.NDArray[np.float64], protocol: TransferProtocol
+    problem: Problem, rows: list[Places], l2: npt.NDArray[np.float64], protocol: TransferProtocol
 ) -> list[torch.Tensor]:
-    """Train once more on each set of rows with its chosen L2, stopped on a small part of them."""
+    """Train again on each set of rows with its chosen L2, stopped on a small part of them."""
     folds = [hold_out(r, protocol.held_out, seed=protocol.seed) for r in rows]
     return list(fit(problem, folds, torch.from_numpy(l2)[:, None].float(), protocol).weights[:, 0])
 
 
-def _percent(gold: Ints, predicted: Ints) -> float:
+def _percent(gold: Classes, predicted: Classes) -> float:
     return round(100 * float(np.mean(gold == predicted)), 2)
 
 
 def _mean(accuracies: Sequence[float] | npt.NDArray[np.float64]) -> float:
     return round(float(np.mean(accuracies)), 2)
+
+
+def text_features(encode: Encode, texts: Sequence[tuple[str, ...]]) -> Floats:
+    """Return the vectors of single texts (n, d), or |u - v| beside u * v for pairs (n, 2d)."""
+    sides = [encode(list(column)) for column in zip(*texts, strict=True)]
+    for side in sides:
+        check_finite(side)
+    if len(sides) == 1:
+        return np.asarray(sides[0], dtype=np.float32)
+    u, v = sides
+    return np.hstack([np.abs(u - v), u * v]).astype(np.float32)
+
+
+def stratified_folds(labels: Classes, folds: int, *, seed: int) -> Places:
+    """Return the fold (n,) that each row is tested in; classes spread evenly, as scikit-learn spreads them."""
+    rng = np.random.RandomState(seed)
+    names, first_seen = np.unique(labels, return_index=True)
+    in_order = names[np.argsort(first_seen)]
+    # Deal the rows, class after class, to the folds in turn: this says how many of a class each fold gets.
+    dealt = np.repeat(in_order, [np.count_nonzero(labels == name) for name in in_order])
+    fold_of = np.empty(len(labels), dtype=np.intp)
+    for name in in_order:
+        share = [np.count_nonzero(dealt[start::folds] == name) for start in range(folds)]
+        places = np.repeat(np.arange(folds), share)
+        rng.shuffle(places)
+        fold_of[labels == name] = places
+    return fold_of
+
+
+def cross_validation(rows: Places, labels: Classes, folds: int, *, seed: int) -> list[Fold]:
+    """Split rows (indices into labels) into folds: train on all but one, stop on that one."""
+    fold_of = stratified_folds(labels[rows], folds, seed=seed)
+    return [Fold(rows[fold_of != k], rows[fold_of == k]) for k in range(folds)]
+
+
+def hold_out(rows: Places, part: float, *, seed: int) -> Fold:
+    """Keep a random part of the rows to stop on and train on the rest."""
+    order = np.random.RandomState(seed).permutation(len(rows))
+    kept = int(part * len(rows))
+    return Fold(rows[order[kept:]], rows[order[:kept]], drawn=len(rows))

@@ -10,14 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from twinpass.analysis.density import measure_densities
-from twinpass.analysis.figures.density import draw_densities
-from twinpass.analysis.figures.geometry import AVERAGE, Point, draw_geometry
-from twinpass.analysis.figures.parts import legend, or_nan, panels
-from twinpass.analysis.figures.spectrum import draw_spectra
-from twinpass.analysis.figures.training import trajectory_figure
-from twinpass.analysis.style import COLUMN, MARKERS, Theme
-from twinpass.analysis.svg import Drawing
-from twinpass.analysis.trajectory import RunLog
+from twinpass.analysis.drawing import COLUMN, MARKERS, Drawing, Theme, legend, or_nan, panels
+from twinpass.analysis.figures import AVERAGE, Point, draw_densities, draw_geometry, draw_spectra
+from twinpass.analysis.training_report import trajectory_figure
+from twinpass.log import RunLog
 from twinpass.recipes.reproduce import Cell, Outcome, RowOutcome
 
 if TYPE_CHECKING:

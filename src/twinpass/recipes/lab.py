@@ -17,8 +17,7 @@ from twinpass.encoder.runtime import choose_device, mixed_precision
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.dev import ScoredPairs, read_dev
-from twinpass.evaluation.evaluate import make_jobs
-from twinpass.evaluation.jobs import Job, Settings
+from twinpass.evaluation.evaluate import Job, Settings, make_jobs
 from twinpass.evaluation.reading import find_root
 from twinpass.files import sha256
 from twinpass.log import OnEvent
@@ -28,7 +27,7 @@ from twinpass.recipes.makers import CORPORA
 from twinpass.recipes.scales import Scale, scale_baseline, scale_run
 from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
-from twinpass.text.bare import bare
+from twinpass.text.rows import text_key
 from twinpass.training.loop import train
 
 if TYPE_CHECKING:
@@ -109,7 +108,7 @@ class Lab:
             settings = Settings(
                 data=self.senteval,
                 protocol=self.scale.transfer_protocol,
-                most=self.scale.judged_rows,
+                max_rows=self.scale.judged_rows,
                 regressor=regressor,
                 resamples=RESAMPLES,
             )
@@ -177,8 +176,8 @@ class Lab:
 
         (path,) = self.corpora.find("flickr")
         texts = dict.fromkeys(text for image in read_captions(path).values() for text in image)
-        theirs = {bare(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
-        return sorted(texts, key=lambda text: bare(text) not in theirs)[: self.scale.captions]
+        theirs = {text_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
+        return sorted(texts, key=lambda text: text_key(text) not in theirs)[: self.scale.captions]
 
     def _open(self, name: str | Path, *, pooler: str | None = None) -> Model:
         return open_model(str(name), pooler=pooler, device=self.device)

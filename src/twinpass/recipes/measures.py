@@ -76,7 +76,7 @@ def protocols(lab: Lab, subject: Subject, seed: int) -> Found:
 @MEASURES.register("trajectory")
 def trajectory(lab: Lab, subject: Subject, seed: int) -> Found:
     """Alignment and uniformity on STS-B's development set as a run goes on; the last point as numbers."""
-    from twinpass.analysis.trajectory import read_trajectory
+    from twinpass.analysis.training_report import read_trajectory
 
     if not isinstance(subject, Trained):
         raise TypeError("only a training has a path")
@@ -124,11 +124,11 @@ def retrieval(lab: Lab, subject: Subject, seed: int) -> Found:
     from twinpass.encoder.vector_cache import encode_once
     from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
     from twinpass.search.engines.exact import nearest
-    from twinpass.text.bare import bare
+    from twinpass.text.rows import text_key
 
     # The captions are released in tokens ("the yard ."), the paper prints them as one writes ("the yard.").
-    queries = {bare(query) for query in QUERIES}
-    captions = [text for text in lab.captions() if bare(text) not in queries]
+    queries = {text_key(query) for query in QUERIES}
+    captions = [text for text in lab.captions() if text_key(text) not in queries]
     model = lab.model(subject, seed, texts=captions)
     encode = encode_once(model, [*QUERIES, *captions], cache=lab.cache)
     scores, rows = nearest(encode(list(QUERIES)), encode(captions), k=3)
@@ -137,8 +137,8 @@ def retrieval(lab: Lab, subject: Subject, seed: int) -> Found:
         for query, *both in zip(QUERIES, scores, rows, strict=True)
     }
     row_of_the_paper = "sbert" if isinstance(subject, Baseline) else "simcse"
-    theirs = {query: {*map(bare, answers[row_of_the_paper])} for query, answers in PAPER_ANSWERS.items()}
-    shared = sum(len(theirs[query] & {bare(each["text"]) for each in found[query]}) for query in QUERIES)
+    theirs = {query: {*map(text_key, answers[row_of_the_paper])} for query, answers in PAPER_ANSWERS.items()}
+    shared = sum(len(theirs[query] & {text_key(each["text"]) for each in found[query]}) for query in QUERIES)
     return Found({"shared": float(shared)}, more=found)
 
 

@@ -157,7 +157,7 @@ def _escape(text: str) -> str:
 
 def write_report(outcome: Outcome, folder: Path) -> list[Path]:
     """Write NAME.json, .md, .tex and the figure into a folder."""
-    from twinpass.analysis.svg import write_figure
+    from twinpass.analysis.drawing import write_figure
     from twinpass.recipes.figures import draw_outcome
 
     folder.mkdir(parents=True, exist_ok=True)

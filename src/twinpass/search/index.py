@@ -25,10 +25,10 @@ from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Where, check_columns, conditions_to_remove, parse
+from twinpass.search.filters import Where, check_columns, parse
 from twinpass.search.manifest import FILE, Manifest, check_model, stamp
 from twinpass.search.results import Added, Answers, Hit, Hits, Info
-from twinpass.search.segment import Block, Ids, Snapshot, check_vectors, open_snapshot
+from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
 from twinpass.search.texts import OWN_VECTORS, Metadata, Name, Texts, describe_model, load_encoder, read_texts
 from twinpass.vectors import unit
 
@@ -101,7 +101,7 @@ class Index:
         kind: str = "auto",
         unique: bool = False,
         overwrite: bool = False,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         header: bool | None = None,
         skip_bad_rows: bool = False,
         milvus: str | None = None,
@@ -202,7 +202,7 @@ class Index:
         vectors: Floats | None = None,
         metadata: Metadata | None = None,
         unique: bool = False,
-        columns: Sequence[str] | None = None,
+        columns: str | Sequence[str] | None = None,
         header: bool | None = None,
         skip_bad_rows: bool = False,
         progress: Progress = silent,
@@ -233,7 +233,7 @@ class Index:
         return self._remove(ids, texts, where)
 
     def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
-        removed = writer.remove(self.folder, lambda now: _chosen(now, ids, texts, where))
+        removed = writer.remove(self.folder, ids, texts, where)
         self.refresh()
         return removed
 
@@ -273,7 +273,8 @@ class Index:
         """
         options: dict[str, Any] = {"where": where, "min_score": min_score}
         if isinstance(queries, str):
-            return next(self.answers([queries], k, **options))
+            (hits,) = self.answers([queries], k, **options)
+            return hits
         given = queries if isinstance(queries, np.ndarray) else list(queries)
         if isinstance(given, list) and all(isinstance(query, str) for query in given):
             return Answers(list(self.answers(given, k, **options)))
@@ -307,7 +308,7 @@ class Index:
         scores, rows = snapshot.nearest(unit(queries), k, allowed)
         good = (rows >= 0) & (scores >= least)
         return [
-            [_hit(snapshot, int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
+            [snapshot.hit(int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
             for found, each, kept in zip(rows, scores, good, strict=True)
         ]
 
@@ -397,7 +398,7 @@ class Index:
     def entries(self, ids: Sequence[int] | Ids) -> list[Hit]:
         """Return texts and metadata of these ids, each with score 1."""
         snapshot = self._snapshot
-        return [_hit(snapshot, int(row), 1.0) for row in snapshot.rows_of(ids)]
+        return [snapshot.hit(int(row), 1.0) for row in snapshot.rows_of(ids)]
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Floats, Ids]:
         """Return cosines and ids (n, at most k) of the nearest rows; an id of -1 means none."""
@@ -442,16 +443,3 @@ def _size(folder: Path) -> int:
             with contextlib.suppress(OSError):
                 total += (Path(parent) / name).stat().st_size
     return total
-
-
-def _hit(snapshot: Snapshot, row: int, score: float) -> Hit:
-    segment, place = snapshot.locate(row)
-    return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
-
-
-def _chosen(snapshot: Snapshot, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> Ids:
-    if ids is not None:
-        return snapshot.ids[snapshot.rows_of(ids)]
-    if texts is not None:
-        return writer.ids_of_texts(snapshot, texts)
-    return snapshot.ids[snapshot.meeting(conditions_to_remove(where))]

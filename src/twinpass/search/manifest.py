@@ -17,8 +17,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from twinpass import files
 from twinpass.errors import InputError, ModelError, OutputError
-from twinpass.files import explaining, write_json
+from twinpass.files import write_json
 
 FILE = "index.json"
 LOCK = "lock"
@@ -141,24 +142,23 @@ def check_model(index: object, built: Mapping[str, Any], *, name: str, fingerpri
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold an index for writing, without waiting for it; the system releases it even if we are killed."""
-    from filelock import FileLock, Timeout
-
     path = folder / LOCK
-    with explaining(folder):
+    with contextlib.ExitStack() as held:
         try:
-            lock = FileLock(path, timeout=0).acquire()
-        except Timeout:
+            held.enter_context(files.locked(path, wait=False))
+        except OutputError as error:
+            if error.__cause__ is not None:  # the lock is free, but the system refuses to write it
+                raise
             holder = ""
             with contextlib.suppress(OSError):  # some systems let nobody read a locked file
-                holder = path.read_text(encoding="utf-8").strip()
+                holder = path.read_text(encoding="utf-8")
             raise OutputError(
                 f"another process ({holder or 'unknown'}) is writing to {folder}. "
                 "Wait until it is done; searching needs no waiting."
             ) from None
-        with lock:
-            with contextlib.suppress(OSError):
-                path.write_text(f"process {os.getpid()}", encoding="utf-8")
-            yield
+        with contextlib.suppress(OSError):
+            path.write_text(f"process {os.getpid()}", encoding="utf-8")
+        yield
 
 
 def sweep(folder: Path, keep: set[str]) -> None:

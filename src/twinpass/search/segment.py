@@ -26,6 +26,7 @@ from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
 from twinpass.search.engines.exact import Floats, Rows, best, empty, top
 from twinpass.search.filters import Condition, check_columns
 from twinpass.search.manifest import Manifest, identify, read_manifest
+from twinpass.search.results import Hit
 from twinpass.vectors import unit
 
 Ids = NDArray[np.int64]
@@ -212,6 +213,11 @@ class Snapshot:
         """Return the segment of a row and its position there."""
         place = int(np.searchsorted(self.starts, row, side="right")) - 1
         return self.segments[place], row - int(self.starts[place])
+
+    def hit(self, row: int, score: float) -> Hit:
+        """Return a row with its text and metadata."""
+        segment, place = self.locate(row)
+        return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
 
     def rows_of(self, ids: Sequence[int] | Ids) -> Rows:
         """Return the rows that have these ids, or say which id is missing."""

@@ -66,7 +66,7 @@ def read_texts(
     texts: Texts,
     metadata: Metadata | None = None,
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     header: bool | None = None,
     skip_bad_rows: bool = False,
     options: Mapping[str, Any],

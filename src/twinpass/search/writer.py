@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from twinpass.files import explaining
 from twinpass.registry import suggest
 from twinpass.search import manifest as disk
 from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
+from twinpass.search.filters import Where, conditions_to_remove
 from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
 from twinpass.search.segment import BATCH, ENGINE, Block, Digests, Ids, Segment, SegmentWriter, Snapshot, digest_of
@@ -69,18 +70,23 @@ def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], uniq
     return Added(part.rows, skipped, facts)
 
 
-def remove(folder: Path, find: Callable[[Snapshot], Ids]) -> int:
-    """Mark the ids that `find` returns as removed, and join the segments if there are many such ids."""
+def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+    """Mark the rows that one of these chooses as removed, and join the segments if there are many such rows."""
     with _changing(folder) as manifest:
         snapshot = Snapshot(folder, manifest)
-        ids = np.unique(find(snapshot))
-        if len(ids):
-            removed = np.union1d(snapshot.removed, ids)
+        if ids is not None:
+            chosen = np.unique(snapshot.ids[snapshot.rows_of(ids)])
+        elif texts is not None:
+            chosen = _ids_of_texts(snapshot, texts)
+        else:
+            chosen = snapshot.ids[snapshot.meeting(conditions_to_remove(where))]
+        if len(chosen):
+            removed = np.union1d(snapshot.removed, chosen)
             name = _write_removed(folder, manifest, removed)
-            manifest = manifest.changed("remove", len(ids), removed=name, removed_rows=len(removed))
+            manifest = manifest.changed("remove", len(chosen), removed=name, removed_rows=len(removed))
             write_manifest(folder, manifest)
             _join(folder, manifest)
-    return len(ids)
+    return len(chosen)
 
 
 def compact(folder: Path) -> None:
@@ -228,7 +234,7 @@ def _copied(snapshot: Snapshot, rows: Ids) -> Iterator[Prepared]:
                 yield Prepared(segment.block(chosen), segment.digests[chosen], segment.ids[chosen])
 
 
-def ids_of_texts(snapshot: Snapshot, texts: Sequence[str]) -> Ids:
+def _ids_of_texts(snapshot: Snapshot, texts: Sequence[str]) -> Ids:
     """Return the ids of every row with one of these texts."""
     given = set(texts)
     rows = np.flatnonzero(np.isin(_digests(snapshot), digest_of(given)) & snapshot.alive).tolist()

@@ -45,8 +45,8 @@ def describe(index: Index) -> Mapping[str, Any]:
 
 def measure(index: Index) -> Mapping[str, Any]:
     """Return uniformity, spectrum and cosines of a sample of the indexed vectors."""
-    from twinpass.analysis.geometry import measure_geometry
-    from twinpass.analysis.sample import some_rows
+    from twinpass.analysis.measure import measure_geometry
+    from twinpass.analysis.sampling import some_rows
     from twinpass.analysis.spectrum import measure_spectrum
 
     ids = index.ids()

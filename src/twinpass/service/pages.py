@@ -7,7 +7,7 @@ from importlib.resources import files
 from fastapi import APIRouter, HTTPException
 from fastapi.responses import Response
 
-from twinpass.analysis.style import DARK, LIGHT
+from twinpass.analysis.drawing import DARK, LIGHT
 
 TYPES = {
     ".html": "text/html; charset=utf-8",

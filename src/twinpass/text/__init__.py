@@ -1,1 +1,1 @@
-"""Sentences in: readers, the built-in corpus, views and batches."""
+"""Text input: readers, the built-in corpus, inference data, views and batches."""

@@ -1,11 +1,11 @@
-"""Cutting texts into batches with little padding and few calls."""
+"""Cutting texts into batches with little padding and few forward passes."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-# What one more batch costs, in padded tokens: the fixed work of a forward pass, measured on small encoders.
+# Cost of one more batch in padded tokens: the fixed work of a forward pass, measured on small encoders.
 BATCH_COST = 64.0
 
 
@@ -30,7 +30,7 @@ def cut(lengths: NDArray[np.int64], *, token_budget: int, batch_cost: float = BA
 
 
 def padded_tokens(lengths: NDArray[np.int64], batches: list[NDArray[np.int64]]) -> int:
-    """Return how many token places the batches occupy, padding included."""
+    """Return how many tokens the batches hold, padding included."""
     return int(sum(len(batch) * lengths[batch].max() for batch in batches))
 
 

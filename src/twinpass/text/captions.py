@@ -9,8 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from twinpass.errors import InputError
-from twinpass.text.sources import find_sources
-from twinpass.text.streams import read_lines
+from twinpass.text.sources import find_sources, read_lines
 
 
 def caption_pairs(path: str | os.PathLike[str], *, seed: int = 42, most: int | None = None) -> list[tuple[str, str]]:

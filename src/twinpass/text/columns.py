@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import NamedTuple
 
 from twinpass.errors import InputError
 from twinpass.registry import suggest
 from twinpass.text.rows import Table
 
-# Two columns that belong together, and the beginning of the names of further ones (hard negatives).
+# Two columns that belong together, and how the names of further ones (hard negatives) begin.
 GROUPS = (
     ("sent0", "sent1", "hard_neg"),
     ("anchor", "positive", "negative"),
@@ -43,27 +44,27 @@ class Choice(NamedTuple):
 
 
 def choose(table: Table, *, columns: Sequence[str] | None, score: str | None) -> Choice:
-    """Choose a table's columns: as told, else by known names, else every column that holds text."""
-    told_score = None if score is None else _find(table, score)
+    """Choose a table's columns: those that are named, else known names, else every column that holds text."""
+    named_score = None if score is None else _find(table, score)
     if columns:
-        return Choice(tuple(_find(table, column) for column in columns), told_score)
+        return Choice(tuple(_find(table, column) for column in columns), named_score)
     names = [plain(name) for name in table.names]
     known = known_texts(names)
-    texts = known or tuple(at for at in range(len(names)) if at != told_score and _holds_text(table, at))
+    texts = known or tuple(at for at in range(len(names)) if at != named_score and _holds_text(table, at))
     if not texts:
         raise InputError(f"{table.name} has no column of text. Its columns: {', '.join(table.names)}.")
     found_score = _find_score(table, names, texts) if score is None else None
     _refuse_to_guess(table, names, known if found_score is None else (*known, found_score))
-    return Choice(texts, told_score if found_score is None else found_score)
+    return Choice(texts, named_score if found_score is None else found_score)
 
 
 def plain(name: str) -> str:
-    """Return a column name as it is compared: lower case, underscores for spaces and dashes."""
+    """Return a column name for comparison: lower case, underscores for spaces and dashes."""
     return name.strip().lower().replace(" ", "_").replace("-", "_")
 
 
 def known_texts(names: list[str]) -> tuple[int, ...]:
-    """Return the positions of the texts by the first rule that fits: two columns and more, or one; else none."""
+    """Return the positions of the text columns of the first group whose names are there, else of a single one."""
     for first, second, more in GROUPS:
         if first in names and second in names:
             rest = [at for at, name in enumerate(names) if more and name.startswith(more)]
@@ -72,8 +73,10 @@ def known_texts(names: list[str]) -> tuple[int, ...]:
 
 
 def to_number(value: object) -> float | None:
-    """Return a value, or text that reads as one, as a finite number; None if it is not."""
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+    """Return a number, or text that reads as one, as a finite float; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
+        return None
+    if isinstance(value, str) and "_" in value:  # Python reads 4_5 as 45
         return None
     try:
         number = float(value)
@@ -83,12 +86,12 @@ def to_number(value: object) -> float | None:
 
 
 def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int | None:
-    """Find the score that goes with two texts: a known name, or a last column of numbers without a name."""
+    """Find the score of two texts: a column of a known name, or in a table without names a last column of numbers."""
     if len(texts) != 2:
         return None
     for name in SCORES:
         if name in names and _share_of_numbers(table, names.index(name)) >= 0.5:
-            return names.index(name)  # what is no number in it is a bad row, not a reason to go without
+            return names.index(name)  # a value in it that is not a number makes a bad row
     nameless = table.names == tuple(str(at) for at in range(len(names)))
     last = len(names) - 1
     return last if nameless and last not in texts and _holds_numbers(table, last) else None
@@ -99,29 +102,26 @@ def _holds_numbers(table: Table, at: int) -> bool:
 
 
 def _share_of_numbers(table: Table, at: int) -> float:
-    """Return how many of the values seen first in a column are numbers, as a share; 0 if all are empty."""
-    values = [row[at] for row in table.sample if row[at] not in (None, "") and not _is_nan(row[at])]
+    """Return the share of numbers among a column's first values; 0 if all are empty."""
+    present = (row[at] for row in table.sample if row[at] is not None)
+    values = [value for value in present if str(value).strip().lower() not in ("", "nan")]
     return sum(to_number(value) is not None for value in values) / len(values) if values else 0.0
-
-
-def _is_nan(value: object) -> bool:
-    return str(value).strip().lower() == "nan"
 
 
 def _holds_text(table: Table, at: int) -> bool:
     if not table.sample:
-        return True  # no good row so far: let reading the rows say what is wrong with them
+        return True  # no good row so far: reading the rows reports what is wrong with them
     return not _holds_numbers(table, at) and any(isinstance(row[at], str) for row in table.sample)
 
 
 def _refuse_to_guess(table: Table, names: Sequence[str], by_name: Sequence[int]) -> None:
-    """Raise InputError if a column chosen by its name has a namesake that was not chosen."""
+    """Raise InputError if a column was chosen by its name and another of the same name was not."""
     for chosen in by_name:
         alike = [at for at, name in enumerate(names) if name == names[chosen]]
         if not {*alike} <= {*by_name}:
             raise InputError(
                 f"{table.name} has {len(alike)} columns called {table.names[chosen]!r}. "
-                f"Say which by position, counted from 0: {', '.join(map(str, alike))}."
+                f"Name one by position, counted from 0: {', '.join(map(str, alike))}."
             )
 
 

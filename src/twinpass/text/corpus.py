@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 
 from twinpass.errors import InputError
 from twinpass.text.columns import Choice, choose, to_number
-from twinpass.text.readers import READERS, JsonTable
+from twinpass.text.formats import READERS, JsonTable
 from twinpass.text.rows import BadRows, Record, Row, Table
 from twinpass.text.sources import find_sources
 
@@ -19,14 +19,22 @@ __all__ = ["Corpus", "Row", "Survey", "open_corpus"]
 def open_corpus(
     source: str | os.PathLike[str],
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     score: str | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
 ) -> Corpus:
-    """Open a file, folder, pattern, `-`, `docs:`, `docs-pairs:` or `hf:owner/name`; it has at least one row."""
+    """Open a file, folder, pattern, `-`, `docs:`, `docs-pairs:` or `hf:owner/name`; it has at least one row.
+
+    Columns are names or positions counted from 0, as a list or comma-separated; by default known names are looked for.
+    A bad row raises InputError unless `skip_bad_rows`. `header` says whether a table's first row names its columns;
+    by default its content decides.
+    """
     source = os.fspath(source)
-    tables = _open_tables(source, BadRows(skip=skip_bad_rows), header=_settle_header(header, columns, score))
+    if isinstance(columns, str):
+        columns = [name.strip() for name in columns.split(",")]
+    named = any(not name.isdecimal() for name in [*(columns or ()), *([] if score is None else [score])])
+    tables = _open_tables(source, BadRows(skip=skip_bad_rows), True if header is None and named else header)
     parts = [_Part(table, choose(table, columns=columns, score=score)) for table in tables if table.names]
     _check_alike(parts)
     corpus = Corpus(source, parts, skip_bad_rows=skip_bad_rows)
@@ -41,7 +49,7 @@ class _Part(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What one pass over a corpus tells: its rows, its texts, and the SHA-256 of their content."""
+    """What one pass over a corpus finds: its rows, its texts, and the SHA-256 of their content."""
 
     rows: int
     texts: int
@@ -57,6 +65,9 @@ class Corpus:
         self._parts = parts
         self._skip_bad_rows = skip_bad_rows
 
+    def __repr__(self) -> str:
+        return f"Corpus({self.source!r}, columns={self.columns}, scored={self.scored})"
+
     @property
     def width(self) -> int:
         """Number of text columns."""
@@ -64,18 +75,18 @@ class Corpus:
 
     @property
     def scored(self) -> bool:
-        """Whether every row carries a score."""
+        """Whether every row has a score."""
         return self._parts[0].choice.score is not None
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the text columns in the first file, positions where it gives none."""
+        """Names of the text columns in the first file, positions if it has no names."""
         table, choice = self._parts[0]
         return tuple(table.names[at] for at in choice.texts)
 
     @property
     def bad_rows(self) -> int:
-        """Number of rows that the last full pass left out; `bad_reasons` counts them by reason."""
+        """Number of rows that the last full pass skipped; `bad_reasons` counts them by reason."""
         return sum(self.bad_reasons.values())
 
     def __iter__(self) -> Iterator[Row]:
@@ -88,16 +99,16 @@ class Corpus:
             yield from texts
 
     def records(self) -> Iterator[tuple[tuple[str, ...], dict[str, object]]]:
-        """Yield every row's texts, and by name the values of its other columns that are not missing."""
+        """Yield every row's texts, and the values of its other columns by name, without missing ones."""
         for _, _, texts, _, others in self._pass(others=True):
             yield texts, others
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the rows' content, however the files are named, packed or formatted."""
+        """Return the SHA-256 of the rows' content; file names, compression and format do not matter."""
         return self.survey().fingerprint
 
     def survey(self) -> Survey:
-        """Count and fingerprint the content in one pass; a bad row shows here, before any work is done."""
+        """Count and fingerprint the content in one pass; a bad row is found here, before any work is done."""
         digest = hashlib.sha256()
         rows = 0
         for _, _, texts, score, _ in self._pass():
@@ -111,31 +122,33 @@ class Corpus:
     def _pass(
         self, *, others: bool = False
     ) -> Iterator[tuple[str, int, tuple[str, ...], float | None, dict[str, object]]]:
+        """Yield (table, line, texts, score, other values by name) of every good row."""
         bad = BadRows(skip=self._skip_bad_rows)
         for table, choice in self._parts:
             name, count, scored = table.name, len(choice.texts), choice.score is not None
-            records, named = _read(table, choice, bad) if others else (table.rows(choice.wanted, bad), None)
+            records, named = _read_all(table, choice, bad) if others else (table.rows(choice.wanted, bad), None)
             for line, values in records:
                 texts = tuple(values[:count])
-                fault = _fault(texts)
+                score = to_number(values[count]) if scored else None
+                fault = _fault(texts, table, choice)
+                if scored and score is None and not fault:
+                    column = table.names[cast(int, choice.score)]
+                    message = f"expected a finite number in column {column!r}, got {values[count]!r}"
+                    fault = ("score is not a number", message)
                 if fault:
                     bad.report(f"{name}:{line}", *fault)
-                    continue
-                score = to_number(values[count]) if scored else None
-                if scored and score is None:
-                    bad.report(f"{name}:{line}", "a score that is no number", f"found {values[count]!r}")
                     continue
                 yield name, line, texts, score, named(values) if named else {}  # type: ignore[misc]
         self.bad_reasons = dict(bad.reasons)
 
 
-def _read(
+def _read_all(
     table: Table, choice: Choice, bad: BadRows
 ) -> tuple[Iterator[Record], Callable[[Sequence[object]], dict[str, object]]]:
-    """Return the rows with all their columns, and what finds in a row the values that are no text, by name."""
+    """Return the rows with all their columns, and a function from a row to its values other than texts, by name."""
     count, texts = len(choice.wanted), {table.names[at] for at in choice.texts}
-    if isinstance(table, JsonTable):
-        records = table.rows_with_others(choice.wanted, bad)
+    if isinstance(table, JsonTable):  # a late row may have keys that the first rows lack
+        records = table.rows(choice.wanted, bad, whole=True)
         return records, lambda values: _others(cast("dict[str, object]", values[count]).items(), texts)
     rest = [at for at in range(len(table.names)) if at not in choice.texts]
     names = [table.names[at] for at in rest]
@@ -147,27 +160,21 @@ def _others(named: Iterable[tuple[str, object]], texts: set[str]) -> dict[str, o
     return {name: value for name, value in named if value is not None and name not in texts}
 
 
-def _fault(texts: tuple[object, ...]) -> tuple[str, str] | None:
-    """Say what is wrong with a row's texts, if anything."""
-    for at, text in enumerate(texts, 1):
-        if type(text) is not str:
-            if text is None:
-                return "empty field", f"text {at} of {len(texts)} is missing"
-            return "not a text", f"text {at} of {len(texts)} is of type {type(text).__name__}"
-        if not text or text.isspace():
-            return "empty field", f"text {at} of {len(texts)} is empty"
+def _fault(texts: tuple[object, ...], table: Table, choice: Choice) -> tuple[str, str] | None:
+    """Return the reason and the message if a row's texts are bad."""
+    for at, text in enumerate(texts):
+        if isinstance(text, str) and text and not text.isspace():
+            continue
+        expected = f"expected text in column {table.names[choice.texts[at]]!r}, got"
+        if text is None or isinstance(text, str):
+            return "empty field", f"{expected} {'no value' if text is None else 'an empty field'}"
+        return "not a text", f"{expected} {text!r:.40} of type {type(text).__name__}"
     return None
 
 
-def _settle_header(header: bool | None, columns: Sequence[str] | None, score: str | None) -> bool | None:
-    """Columns asked for by name need a header; otherwise the file's content decides."""
-    asked = [*(columns or ()), *([] if score is None else [score])]
-    return True if header is None and any(not name.isdecimal() for name in asked) else header
-
-
-def _open_tables(source: str, bad: BadRows, *, header: bool | None) -> list[Table]:
+def _open_tables(source: str, bad: BadRows, header: bool | None) -> list[Table]:
     if source.startswith(("docs:", "docs-pairs:")):
-        from twinpass.text.docstrings import DocsTable
+        from twinpass.text.docs.docstrings import DocsTable
 
         return [DocsTable(source)]
     if source.startswith("hf:"):
@@ -179,19 +186,12 @@ def _open_tables(source: str, bad: BadRows, *, header: bool | None) -> list[Tabl
 
 def _check_alike(parts: Sequence[_Part]) -> None:
     """Raise InputError if two files of one corpus differ in their number of texts, or in having a score."""
-    for part in parts[1:]:
-        first = parts[0]
-        if _shape(part.choice) != _shape(first.choice):
+    shapes = [
+        f"{len(choice.texts)} text column(s) and {'no' if choice.score is None else 'a'} score" for _, choice in parts
+    ]
+    for part, shape in zip(parts, shapes, strict=True):
+        if shape != shapes[0]:
             raise InputError(
-                f"{first.table.name} and {part.table.name} do not belong to one corpus: the first has "
-                f"{_describe(first.choice)}, the second {_describe(part.choice)}. "
-                "Name the columns to read, or fewer files."
+                f"{parts[0].table.name} and {part.table.name} do not belong to one corpus: the first has {shapes[0]}, "
+                f"the second {shape}. Name the columns to read, or fewer files."
             )
-
-
-def _shape(choice: Choice) -> tuple[int, bool]:
-    return len(choice.texts), choice.score is not None
-
-
-def _describe(choice: Choice) -> str:
-    return f"{len(choice.texts)} text column(s) and {'a' if choice.score is not None else 'no'} score"

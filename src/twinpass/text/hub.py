@@ -1,4 +1,4 @@
-"""Reading a data set of the Hugging Face hub, through its `datasets` library."""
+"""Reading a data set of the Hugging Face hub with the `datasets` library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from twinpass.errors import InputError, MissingExtra
 from twinpass.text.rows import SAMPLE, BadRows, Record
 
-HOW = "Wanted hf:owner/name, hf:owner/name:split or hf:owner/name/config:split"
+HOW = "Expected hf:owner/name, hf:owner/name:split or hf:owner/name/config:split"
 
 
 class HubTable:
-    """One split of a data set on the hub, memory-mapped from the local cache once it was fetched."""
+    """One split of a data set on the hub, downloaded once and then memory-mapped from the local cache."""
 
     def __init__(self, address: str) -> None:
         self.name = f"hf:{address}"
@@ -40,8 +40,8 @@ def _load(address: str) -> Any:
         raise InputError(f"hf:{address} does not name a data set. {HOW}.")
     try:
         splits = datasets.load_dataset(f"{owner}/{name}", config or None)
-    except Exception as error:  # the library has dozens of its own, and lets those of its transports through
-        raise InputError(f"cannot get hf:{address}: {error}. {HOW}; is the network there?") from error
+    except Exception as error:  # the library raises dozens of kinds, also those of its transports
+        raise InputError(f"cannot get hf:{address}: {error}. {HOW}. Check the network connection.") from error
     return splits[_choose_split(address, split, list(splits))]
 
 
@@ -52,4 +52,4 @@ def _choose_split(address: str, split: str, known: list[str]) -> str:
     if not split and ("train" in known or len(known) == 1):
         return "train" if "train" in known else known[0]
     found = f"no split {split!r}" if split else "several splits and none called 'train'"
-    raise InputError(f"hf:{address} has {found}. Known: {', '.join(known)}; name one after a colon.")
+    raise InputError(f"hf:{address} has {found}. Known: {', '.join(known)}. Name one after a colon.")

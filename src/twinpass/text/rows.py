@@ -1,14 +1,16 @@
-"""What every reader gives back: a table of rows, and an account of the rows that were bad."""
+"""What every reader yields: tables of rows, with bad rows reported or counted."""
 
 from __future__ import annotations
 
+import hashlib
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from twinpass.errors import InputError
 
-SAMPLE = 20  # rows looked at before deciding what a file's columns are
+SAMPLE = 20  # rows read before deciding what a file's columns are
 Record = tuple[int, Sequence[object]]  # line number counted from 1, values
 
 
@@ -21,7 +23,7 @@ class Row(NamedTuple):
 
 
 class Rows(Protocol):
-    """Rows of texts that can be gone through more than once."""
+    """Rows of texts that can be read more than once."""
 
     @property
     def width(self) -> int:
@@ -29,7 +31,7 @@ class Rows(Protocol):
 
     @property
     def source(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     def __iter__(self) -> Iterator[Row]: ...
 
@@ -38,22 +40,16 @@ class Rows(Protocol):
 
 
 class BadRows:
-    """Stops at the first bad row, or counts the bad rows by reason."""
+    """Raises at the first bad row, or counts bad rows by reason."""
 
     def __init__(self, *, skip: bool) -> None:
         self.skip = skip
         self.reasons: Counter[str] = Counter()
 
-    @property
-    def total(self) -> int:
-        """Number of rows left out so far."""
-        return sum(self.reasons.values())
-
-    def report(self, where: str, reason: str, detail: str = "") -> None:
-        """Count a row as bad, or raise InputError if bad rows are not to be skipped."""
+    def report(self, where: str, reason: str, message: str) -> None:
+        """Count a row as bad under a reason, or raise InputError with the message if bad rows are not skipped."""
         if not self.skip:
-            found = f"{reason} ({detail})" if detail else reason
-            raise InputError(f"{where}: {found}. Mend the row, or leave such rows out with --skip-bad-rows.")
+            raise InputError(f"{message} ({where}). Fix the row, or pass --skip-bad-rows.")
         self.reasons[reason] += 1
 
 
@@ -62,29 +58,42 @@ class Table(Protocol):
 
     @property
     def name(self) -> str:
-        """What error messages call this table, usually the file's path."""
+        """The table's name in messages, usually the file's path."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names; positions "0", "1", ... where the file gives none; empty if there is no row."""
+        """Column names; positions "0", "1", ... if the file has none; empty if there is no row."""
 
     @property
     def sample(self) -> Sequence[Sequence[object]]:
         """The values of the first rows, to recognise columns by."""
 
     def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
-        """Yield the wanted columns of every row that can be read, reporting the others."""
+        """Yield the columns at these positions of every row that can be read; report the other rows."""
 
 
 def without_blanks(name: str, records: Iterator[Record], bad: BadRows) -> Iterator[Record]:
     """Report rows without values as bad, except at the end of the file, where they do no harm."""
-    blank: list[int] = []  # [first, last] of a run, so that a million blank lines cost nothing
+    runs: list[list[int]] = []  # first and last line of each run of blank lines, so that a million cost nothing
     for record in records:
+        line = record[0]
         if not record[1]:
-            blank[:] = [blank[0] if blank else record[0], record[0]]
+            if runs and runs[-1][1] == line - 1:
+                runs[-1][1] = line
+            else:
+                runs.append([line, line])
             continue
-        if blank:
-            for line in range(blank[0], blank[1] + 1):
-                bad.report(f"{name}:{line}", "blank line", "wanted text")
-            blank.clear()
+        for first, last in runs:
+            for blank in range(first, last + 1):
+                bad.report(f"{name}:{blank}", "blank line", "expected text, got a blank line")
+        runs.clear()
         yield record
+
+
+def text_key(text: str) -> bytes:
+    """Return a key that texts with the same letters and digits share; empty for a text without any.
+
+    Spaces do not count either: data sets differ in how they split "can't" and "U.S.".
+    """
+    letters = "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
+    return hashlib.blake2b(letters.encode("utf-8", "surrogatepass"), digest_size=8).digest() if letters else b""

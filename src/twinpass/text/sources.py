@@ -1,97 +1,166 @@
-"""From what a user names (a file, a folder, a pattern, -) to the files that are meant."""
+"""From what a user names (a file, a folder, a pattern, -) to files, and from a file to its numbered lines."""
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import gzip
+import io
+import lzma
 import os
+import shutil
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from twinpass.errors import InputError
 from twinpass.registry import suggest
-from twinpass.text.readers import READERS
-from twinpass.text.streams import Source, spool_stdin
 
+FORMATS = ("txt", "csv", "tsv", "jsonl", "parquet")  # twinpass.text.formats has a reader for each
 PACKINGS = (".gz", ".xz")
-WANTED = "Wanted .txt, .csv, .tsv, .jsonl or .parquet, each also with .gz or .xz"
+EXPECTED = "Expected .txt, .csv, .tsv, .jsonl or .parquet, each also with .gz or .xz"
+BLOCK = 1 << 16
+Line = tuple[int, str, str, str]  # number from 1, text with its line end, what is wrong with it, message
+
+# pathlib raises for a text that is too long to be a name; these return False.
+exists, is_file, is_folder = os.path.exists, os.path.isfile, os.path.isdir
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file to read: its path, format and compression, and its name in messages."""
+
+    path: Path
+    format: str
+    packing: str = ""
+    name: str = ""
+    keep: object = field(default=None, repr=False)  # a temporary folder, deleted when nothing refers to it
+
+    @property
+    def label(self) -> str:
+        """The file's name in messages."""
+        return self.name or str(self.path)
 
 
 def find_sources(named: str) -> list[Source]:
-    """Return the files that a name stands for, sorted; `csv:NAME` says what format they have."""
+    """Return the files that a name stands for, sorted; `csv:NAME` says which format they have."""
     format, _, rest = named.partition(":")
-    if format in READERS and rest and not exists(named):
-        return _find(rest, format)
-    return _find(named, None)
+    if format not in FORMATS or not rest or exists(named):
+        format, rest = "", named
+    if rest == "-":
+        if sys.stdin is None:  # Python's value for a closed one
+            raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
+        return [copy_to_disk(sys.stdin.buffer, Source(Path("-"), format or "txt", "", "stdin"))]
+    if is_folder(rest):
+        paths, missing = _in_folder(Path(rest), format), f"the folder {rest} has no file we can read. {EXPECTED}."
+    elif exists(rest):
+        paths, missing = [Path(rest)], ""
+    elif glob.has_magic(rest):
+        found = glob.glob(rest, recursive=True)  # noqa: PTH207 -- pathlib takes no absolute pattern
+        paths, missing = [path for path in map(Path, found) if path.is_file()], f"no file matches {rest}."
+    else:
+        paths, missing = [], f"no file {rest}.{_where_to_look(Path(rest))}"
+    if not paths:
+        raise InputError(missing)
+    sources = [_recognise(path, format) for path in sorted(paths)]
+    return [source if source.path.is_file() else unpack_to_disk(source) for source in sources]
 
 
-def _find(named: str, format: str | None) -> list[Source]:
-    if named == "-":
-        return [spool_stdin(format or "txt")]
-    path = Path(named)
-    if is_folder(named):
-        return _in_folder(path, format)
-    if exists(named):
-        return [_recognise(path, format)]
-    if glob.has_magic(named):
-        return _matching(named, format)
-    raise InputError(f"no file {named}.{_where_to_look(path)}")
+def _in_folder(folder: Path, format: str) -> list[Path]:
+    """Return every readable file in a folder and its subfolders, without hidden ones."""
+    found = (path for path in folder.rglob("*") if (format or _format_of(path)[0]) and path.is_file())
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
-def exists(name: str) -> bool:
-    """Tell whether anything has this name; a text that no file could be named by is a name of nothing."""
-    return os.path.exists(name)  # noqa: PTH110 -- pathlib raises for what is too long to be a name
-
-
-def is_file(name: str) -> bool:
-    """Tell whether a file has this name, whatever the text."""
-    return os.path.isfile(name)  # noqa: PTH113 -- as above
-
-
-def is_folder(name: str) -> bool:
-    """Tell whether a folder has this name, whatever the text."""
-    return os.path.isdir(name)  # noqa: PTH112 -- as above
-
-
-def _in_folder(folder: Path, format: str | None) -> list[Source]:
-    """Every readable file in a folder and the folders within, hidden ones left out."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path, folder))
-    sources = [_recognise(path, format) for path in files if format or _format_of(path)[0]]
-    if not sources:
-        raise InputError(f"the folder {folder} has no file we can read. {WANTED}.")
-    return sources
-
-
-def _matching(pattern: str, format: str | None) -> list[Source]:
-    files = sorted(Path(found) for found in glob.glob(pattern, recursive=True))  # noqa: PTH207 -- absolute patterns
-    sources = [_recognise(path, format) for path in files if path.is_file()]
-    if not sources:
-        raise InputError(f"no file matches {pattern}.")
-    return sources
-
-
-def _is_hidden(path: Path, folder: Path) -> bool:
-    return any(part.startswith(".") for part in path.relative_to(folder).parts)
-
-
-def _recognise(path: Path, format: str | None) -> Source:
+def _recognise(path: Path, format: str) -> Source:
     known, packing = _format_of(path)
     if not (format or known):
-        raise InputError(f"cannot tell from its name what {path} is. {WANTED}; or say what it is: txt:{path}")
+        raise InputError(f"cannot tell the format of {path} from its name. {EXPECTED}; or name the format: txt:{path}")
     return Source(path, format or known, packing)
 
 
 def _format_of(path: Path) -> tuple[str, str]:
-    """Return a file's format and packing by its suffixes; an unknown format is an empty string."""
+    """Return a file's format and compression by its suffixes; an unknown format is an empty string."""
     packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
     suffix = (path.with_suffix("") if packing else path).suffix.lower().removeprefix(".")
-    return (suffix if suffix in READERS else ""), packing
+    return (suffix if suffix in FORMATS else ""), packing
 
 
 def _where_to_look(path: Path) -> str:
-    """Return a hint: a name in the same folder that is nearly this one, or that folder."""
-    if not is_folder(str(path.parent)):
+    """Return a hint: a similar name in the same folder, or that folder."""
+    if not is_folder(path.parent):
         return f" There is no folder {path.parent} either."
     try:
-        near = suggest(path.name, os.listdir(path.parent))  # noqa: PTH208 -- names are all we want
-    except OSError:  # a folder that may be entered and not listed
+        near = suggest(path.name, os.listdir(path.parent))  # noqa: PTH208 -- names are all we need
+    except OSError:  # a folder that may be entered but not listed
         near = ""
     return near or f" Look in {path.parent.resolve()}."
+
+
+@contextlib.contextmanager
+def reading(source: Source) -> Iterator[None]:
+    """Turn errors of the system and of decompression into an InputError that names the file."""
+    try:
+        yield
+    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError) as error:
+        raise InputError(
+            f"cannot unpack {source.label}: {error}. The file is damaged or is not what its suffix says; "
+            "download or compress it again."
+        ) from error
+    except OSError as error:
+        raise InputError(f"cannot read {source.label}: {error.strerror or error}.") from error
+
+
+def open_bytes(source: Source) -> io.BufferedReader:
+    """Open a source for reading, decompressed."""
+    openers = {"": Path.open, ".gz": gzip.open, ".xz": lzma.open}
+    raw = cast(io.RawIOBase, openers[source.packing](source.path, "rb"))  # type: ignore[operator]
+    return io.BufferedReader(raw, BLOCK)
+
+
+def read_lines(source: Source) -> Iterator[Line]:
+    """Yield every line of a UTF-8 text source; a damaged line is yielded with its fault."""
+    with reading(source), open_bytes(source) as stream:
+        _refuse_binary(source, stream.peek(BLOCK))
+        for number, raw in enumerate(stream, 1):
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError as error:
+                message = f"expected UTF-8, got byte 0x{raw[error.start]:02x} as byte {error.start + 1} of the line"
+                yield number, raw.decode("utf-8", "replace"), "not UTF-8", message
+                continue
+            if number == 1:
+                text = text.removeprefix("\ufeff")
+            fault = ("NUL character", "expected text, got a NUL character") if "\0" in text else ("", "")
+            yield number, text, *fault
+
+
+def _refuse_binary(source: Source, head: bytes) -> None:
+    """Raise InputError if the first bytes are not those of a UTF-8 text."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"expected UTF-8, got UTF-16 ({source.label}). Convert it: iconv -f UTF-16 -t UTF-8 IN > OUT")
+    if b"\0" in head:
+        line = head.count(b"\n", 0, head.index(b"\0")) + 1
+        raise InputError(
+            f"expected a text file, got a NUL byte ({source.label}:{line}). Name a text file, or one whose suffix "
+            "says what it is (.parquet, .gz, .xz)."
+        )
+
+
+def unpack_to_disk(source: Source) -> Source:
+    """Copy a source, decompressed, to a temporary file: a pipe can be read only once, and a gzip only in order."""
+    with reading(source), open_bytes(source) as stream:
+        return copy_to_disk(cast(BinaryIO, stream), source)
+
+
+def copy_to_disk(stream: BinaryIO, source: Source) -> Source:
+    """Copy a stream that can be read only once to a temporary file that can be read again."""
+    folder = tempfile.TemporaryDirectory(prefix="twinpass-")
+    path = Path(folder.name) / f"input.{source.format}"
+    with reading(source), path.open("wb") as copy:
+        shutil.copyfileobj(stream, copy, BLOCK)
+    return Source(path, source.format, "", source.label, folder)

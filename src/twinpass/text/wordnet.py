@@ -1,7 +1,7 @@
-"""Synonyms from WordNet's files, read by nltk; nothing is ever fetched.
+"""Synonyms from WordNet's files, read by nltk; nothing is downloaded.
 
-The files are looked for in a folder that the user names, in nltk's own data folders (corpora/wordnet, a folder or a
-zip), and where Debian's package wordnet-base puts them.
+The files are looked for in the folder that the user names, else in nltk's data folders (corpora/wordnet, a folder or
+a zip), else where Debian's package wordnet-base puts them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinpass.errors import InputError, MissingExtra
 SYSTEM = Path("/usr/share/wordnet")
 FILES = tuple(f"{kind}.{part}" for part in ("adj", "adv", "noun", "verb") for kind in ("data", "index"))
 EXCEPTIONS = tuple(f"{part}.exc" for part in ("adj", "adv", "noun", "verb"))
-# Words that hold a sentence together; WordNet knows them in another sense only (a: angstrom, he: helium).
+# Function words; WordNet has them in another sense only (a: angstrom, he: helium).
 FUNCTION_WORDS = frozenset(
     """
     a am an are as at be been being but by can could did do does for had has have he her his i if in is it its
@@ -49,7 +49,7 @@ class WordNet:
         """Return every other word that shares a sense with this one, sorted; underscores become spaces."""
         if word.lower() in FUNCTION_WORDS:
             return ()
-        # "dog" is no synonym of "dogs", though it is the name under which WordNet lists it.
+        # "dog" is not a synonym of "dogs", though WordNet lists "dogs" under it.
         itself = {word.lower(), *(self._reader.morphy(word.lower(), part) for part in "nvar")}
         names = {name for sense in self._reader.synsets(word) for name in sense.lemma_names()}
         return tuple(sorted(name.replace("_", " ") for name in names if name.lower() not in itself))
@@ -57,12 +57,12 @@ class WordNet:
     @cached_property
     def _reader(self) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it misses other languages' files, which nobody asked for
+            warnings.simplefilter("ignore")  # about files of other languages, which are not needed
             return _make_reader(self.root)
 
 
 def find_wordnet(named: str | None = None) -> WordNet:
-    """Return the WordNet in the named folder, in nltk's data or in the system's place; none is an InputError."""
+    """Return the WordNet in the named folder, in nltk's data or in the system's folder; InputError if there is none."""
     try:
         import nltk.data
     except ImportError as error:
@@ -71,7 +71,7 @@ def find_wordnet(named: str | None = None) -> WordNet:
         folder = Path(named).expanduser().resolve()
         if missing := next(_missing(folder), None):
             raise InputError(
-                f"{folder} is not a folder of WordNet's files: it has no {missing}. Name the folder that has it."
+                f"expected a folder of WordNet's files, got {folder}: it has no {missing}. Name the folder that has it."
             )
         return WordNet(_authorise(folder))
     for place in ("corpora/wordnet", "corpora/wordnet.zip/wordnet/"):
@@ -80,7 +80,7 @@ def find_wordnet(named: str | None = None) -> WordNet:
     if next(_missing(SYSTEM), None) is None:
         return WordNet(_authorise(SYSTEM))
     raise InputError(
-        f"WordNet is not here: neither in nltk's data nor in {SYSTEM}. Install it (Debian: apt-get install "
+        f"WordNet was found neither in nltk's data nor in {SYSTEM}. Install it (Debian: apt-get install "
         "wordnet-base), or name the folder of its files with --wordnet DIR."
     )
 
@@ -90,7 +90,7 @@ def _missing(folder: Path) -> Iterator[str]:
 
 
 def _authorise(folder: Path) -> Any:
-    """Let nltk read this folder, which it does only where it was told to, and return its name for it."""
+    """Add a folder to those that nltk may read, and return nltk's name for it."""
     import nltk.data
 
     if str(folder) not in nltk.data.path:
@@ -103,14 +103,14 @@ def _make_reader(root: Any) -> Any:
     from nltk.corpus.reader import WordNetCorpusReader
 
     class Reader(WordNetCorpusReader):  # type: ignore[misc]
-        """Does without the files that synonyms do not need and that Debian's package leaves out."""
+        """Works without the files that synonyms do not need and that Debian's package lacks."""
 
         def open(self, file: str) -> Any:
-            if file == "lexnames":  # what the lexicographers called their files
+            if file == "lexnames":  # the names of the lexicographers' files
                 return io.StringIO("".join(f"{number} lexicographer.{number} 0\n" for number in range(100)))
             return super().open(file)
 
         def map_wn(self, version: str = "wordnet") -> None:
-            """Map no other version's senses to this one's: it takes index.sense, for other languages."""
+            """Map no senses of other versions: that needs index.sense, and only other languages need it."""
 
     return Reader(root, None)

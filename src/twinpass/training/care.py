@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from twinpass.text.bare import bare
-from twinpass.text.rows import Row
+from twinpass.text.rows import Row, text_key
 
 EXAMPLES = 5
 
@@ -24,13 +23,13 @@ class Leakage(NamedTuple):
 
 def leakage(training: Iterable[Row], evaluation: Iterable[Row]) -> Leakage:
     """Find evaluation sentences in training text; case, spaces and punctuation do not count."""
-    rows = [[bare(text) for text in row.texts] for row in evaluation]
+    rows = [[text_key(text) for text in row.texts] for row in evaluation]
     wanted = {key for row in rows for key in row if key}
     found: set[bytes] = set()
     examples: list[str] = []
     for row in training:
         for text in row.texts:
-            key = bare(text)
+            key = text_key(text)
             if key in wanted and key not in found:
                 found.add(key)
                 if len(examples) < EXAMPLES:

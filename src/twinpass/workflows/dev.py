@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from twinpass.text.docstrings import MOST_CANDIDATES, held_out_pairs
+from twinpass.text.docs.docstrings import MOST_CANDIDATES, held_out_pairs
 
 if TYPE_CHECKING:
     from twinpass.evaluation.dev import PairRetrieval, ScoredPairs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from twinpass.files import plain
 
 if TYPE_CHECKING:
-    from twinpass.analysis.page import Section
+    from twinpass.analysis.html import Section
     from twinpass.log import Result
 
 
@@ -66,9 +66,9 @@ def write_demo_report(
 
 
 def _again(made_from: list[MadeFrom], facts: Mapping[str, Any], command: str | None) -> Section:
-    from twinpass.analysis.again import again_section
+    from twinpass.analysis.report import provenance_section
 
-    return again_section(command, fingerprints=made_from, facts=plain(facts))
+    return provenance_section(command, fingerprints=made_from, facts=plain(facts))
 
 
 def _ingredients(result: Result, data: str) -> list[MadeFrom]:

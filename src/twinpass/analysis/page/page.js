@@ -1,6 +1,6 @@
 "use strict";
 
-// Tables: a column's button sorts by it, and once more the other way round.
+// Tables: a column's button sorts by it, ascending first, then descending.
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
@@ -15,14 +15,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
 function compare(a, b, rising) {
   const [left, right] = [a, b].map((cell) => "value" in cell.dataset ? Number(cell.dataset.value) : null);
   if (left !== null && right !== null) return rising ? left - right : right - left;
-  // What was not measured stays at the end, whichever way the column is sorted.
+  // Cells without a value are last in either order.
   const [noLeft, noRight] = [a, b].map((cell) => cell.textContent === "–");
   if (noLeft || noRight) return noLeft - noRight;
   const order = a.textContent.localeCompare(b.textContent, "en", { numeric: true });
   return rising ? order : -order;
 }
 
-// Figures: a point tells its value under the pointer.
+// Figures: a point shows its value on hover.
 const tip = document.getElementById("tip");
 document.addEventListener("pointerover", (event) => {
   const point = event.target.closest("[data-tip]");

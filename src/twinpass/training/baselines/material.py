@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from twinpass.errors import InputError
-from twinpass.text.nli_files import LABEL_OF, LABELS
+from twinpass.text.nli import LABEL_OF, LABELS
 from twinpass.text.rows import Row, Rows
 
 CLASSES = LABELS

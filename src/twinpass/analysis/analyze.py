@@ -1,0 +1,165 @@
+"""`analyze`: sample sentences, encode them by every model, measure, and write the report."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from twinpass.analysis.measure import Measures, measure
+from twinpass.analysis.models import Models, Variant, VariantEncoder, parse_variants
+from twinpass.analysis.neighbours import compare_neighbours
+from twinpass.analysis.report import PAGE, Analysis, check_target
+from twinpass.analysis.sampling import MOST_TEXTS, Vectors, take_sample
+from twinpass.analysis.training_report import read_trajectory
+from twinpass.display import Displayed
+from twinpass.encoder.vector_cache import Cache
+from twinpass.errors import ConfigError, InputError
+from twinpass.log import RunLog, has_log
+from twinpass.progress import Log, Progress, ignore, silent
+from twinpass.provenance import provenance
+from twinpass.text.corpus import open_corpus
+
+PathLike = str | os.PathLike[str]
+STS_AVERAGE = "all, spearman, no regressor"  # the paper's protocol (appendix B)
+
+
+def analyze(
+    models: Models = "minilm",
+    *,
+    data: PathLike | None = None,
+    output: PathLike | None = None,
+    sample: int = MOST_TEXTS,
+    neighbours: int = 3,
+    query: Sequence[str] = (),
+    corpus: PathLike | None = None,
+    results: Sequence[PathLike | Displayed] = (),
+    runs: bool = False,
+    columns: Sequence[str] | None = None,
+    skip_bad_rows: bool = False,
+    header: bool | None = None,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    precision: str = "fp32",
+    runtime: str = "torch",
+    device: str = "auto",
+    trust_pickle: bool = False,
+    trust_remote_code: bool = False,
+    cache: bool = True,
+    seed: int = 42,
+    progress: Progress = silent,
+    log: Log = ignore,
+    command: str | None = None,
+) -> Analysis:
+    """Measure the vectors that models give to sentences: alignment, uniformity, spectrum, densities, neighbours.
+
+    `models` is one or several of: a name, a variant such as "minilm#layers=3,pooler=avg,whiten,label=NAME", an Encoder,
+    or any function from texts to vectors; or a mapping from labels to these. The other arguments:
+
+    - data: scored pairs, pairs or sentences to analyse; `columns`, `skip_bad_rows` and `header` say how to read them.
+    - output: write the report to this folder: index.html, figures/ and analysis.json.
+    - sample: at most this many sentences; the seed decides which.
+    - neighbours: how many to show (0: none) of each `query`; they are searched in `corpus`, by default in the sample.
+    - results: of `evaluate`, or files of `evaluate -o FILE.json`; their Avg. STS colours Figure 3.
+    - runs: the models are output folders of `train`; draw alignment and uniformity step by step from their logs.
+    - pooler ... trust_remote_code: as in `Encoder.load`, for models given by name.
+    - cache: read and keep vectors on disk.
+    - command: what to type to reproduce the report.
+    """
+    if data is None and not runs:
+        raise ConfigError("analyze expects sentences (--data FILE, or docs:), or training runs (--runs RUN ...).")
+    variants = parse_variants(models)
+    if output is not None:
+        check_target(output)
+    loading: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens, "device": device}
+    loading |= {"precision": precision, "runtime": runtime}
+    reading: dict[str, Any] = {"skip_bad_rows": skip_bad_rows, "header": header}
+    options: dict[str, Any] = {"models": [each.given for each in variants], "runs": runs, "data": data}
+    options |= {"columns": columns, "sample": sample, "seed": seed}
+    options |= {"neighbours": neighbours, "query": query, "corpus": corpus}
+    found = Analysis(
+        runs=_read_runs(variants, all_of_them=data is None) if runs else (),
+        facts=provenance(options=options | loading | reading),
+        command=command,
+    )
+    if data is not None:
+        averages = _read_averages(results)
+        opened = open_corpus(data, columns=columns, **reading)
+        taken = take_sample(opened, most=sample, seed=seed)
+        texts: Iterable[str] = taken.texts if corpus is None else open_corpus(corpus, **reading).texts()
+        searched = list(dict.fromkeys([*texts, *query]))
+        # With one model and no query there is nothing to compare and nothing to show.
+        comparing = neighbours > 0 and (len(variants) > 1 or len(query) > 0)
+        log(f"analysing {taken.protocol}")
+        loading |= {"trust_pickle": trust_pickle, "trust_remote_code": trust_remote_code}
+        measured: list[Measures] = []
+        vectors: dict[str, Vectors] = {}
+        for variant in variants:
+            log(f"loading {variant.given} ...")
+            model = VariantEncoder(variant, loading, cache=Cache() if cache else None, progress=progress)
+            of_sample = model.fit(taken.texts)
+            measured.append(measure(variant.label, of_sample, taken, fingerprint=model.fingerprint, seed=seed))
+            if comparing:
+                vectors[variant.label] = of_sample if searched == taken.texts else model.encode(searched)
+        place = {text: number for number, text in enumerate(searched)}
+        asked = [place[text] for text in query]
+        compared = compare_neighbours(searched, vectors, queries=asked, k=neighbours, seed=seed) if comparing else None
+        found = replace(
+            found,
+            sample=taken,
+            models=measured,
+            neighbours=compared,
+            averages={each.name: value for each in measured if (value := averages.find(each)) is not None},
+            data_fingerprint=opened.fingerprint(),
+        )
+    if output is not None:
+        found.write(output)
+        log(f"the report is {Path(output) / PAGE}")
+    return found
+
+
+def _read_runs(variants: Sequence[Variant], *, all_of_them: bool) -> list[RunLog]:
+    """Read the logs of the runs among the models; without data all of them must be runs."""
+    folders = {each.label: each.source for each in variants if isinstance(each.source, str)}
+    runs = {label: folder for label, folder in folders.items() if all_of_them or has_log(folder)}
+    if not runs:
+        raise ConfigError("none of the models is a training run with a log. Name a run, or leave out --runs.")
+    return [replace(read_trajectory(folder), name=label) for label, folder in runs.items()]
+
+
+class _Averages(NamedTuple):
+    """Average STS scores of models, for the colours of Figure 3."""
+
+    by_fingerprint: dict[str, float]
+    by_name: dict[str, float]
+
+    def find(self, model: Measures) -> float | None:
+        """Return a model's average by its fingerprint, else by its name."""
+        return self.by_fingerprint.get(model.fingerprint or "", self.by_name.get(model.name))
+
+
+def _read_averages(results: Sequence[PathLike | Displayed]) -> _Averages:
+    """Read results of `evaluate`, each with the average of the seven STS tasks."""
+    averages = _Averages({}, {})
+    for each in results:
+        try:
+            document = each.to_dict() if isinstance(each, Displayed) else json.loads(Path(each).read_text("utf-8"))
+            name, fingerprint = str(document["model"]["name"]), document["model"].get("fingerprint")
+            found = [float(score["value"]) for score in document["averages"] if score["protocol"] == STS_AVERAGE]
+        except OSError as error:
+            raise InputError(f"cannot read {each}: {error.strerror}.") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"{each} is not a result file. Write one with: twinpass evaluate MODEL --data FOLDER -o FILE.json"
+            ) from error
+        if not found:
+            raise InputError(
+                f"{each} has no average of the seven STS tasks ({STS_AVERAGE}). Evaluate with --tasks sts, all of it."
+            )
+        averages.by_name[name] = found[0]
+        if fingerprint:
+            averages.by_fingerprint[fingerprint] = found[0]
+    return averages

@@ -1,0 +1,288 @@
+"""How figures look, and how they are written: as SVG and PNG files, and as part of a page.
+
+One column wide, in colours that colour-blind readers can tell apart, light and dark. In a page, points show their
+values on hover and the colours follow the reader's theme.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from twinpass.files import writing
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import Collection
+    from matplotlib.figure import Figure
+
+
+COLUMN = 3.3  # inches: one column of a two-column paper
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "*", ">", "h", "d")
+DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (4, 1, 1, 1, 1, 1)))
+LINE = 0.145  # inches: height of a line of the legend
+MARGIN = 0.03  # inches around a figure
+SVG = "http://www.w3.org/2000/svg"
+XLINK = "http://www.w3.org/1999/xlink"
+HOVER = "hover"  # prefix of the identifiers of points with values
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theme:
+    """The colours on one background; each has a name, so that a page can switch between themes."""
+
+    paper: str
+    ink: str
+    faint: str
+    series: tuple[str, ...]
+    sequential: str  # name of matplotlib's colour map for ordered values
+
+    def colours(self) -> dict[str, str]:
+        """Return every colour by its name."""
+        named = {f"series-{place}": colour for place, colour in enumerate(self.series)}
+        return {"paper": self.paper, "ink": self.ink, "faint": self.faint} | named
+
+
+# The colours of Okabe and Ito, strongest contrasts first; on a dark background, lighter tints of the same hues.
+LIGHT = Theme(
+    paper="#ffffff",
+    ink="#1b1f24",
+    faint="#c3c8ce",
+    series=("#0072b2", "#d55e00", "#009e73", "#b8528f", "#b07800", "#2f8fc7", "#6b6f75", "#8c4a2f"),
+    sequential="viridis",
+)
+DARK = Theme(
+    paper="#14171b",
+    ink="#e8eaed",
+    faint="#474d55",
+    series=("#5cb3f0", "#ff9150", "#3fd0a4", "#ea9fcf", "#f0bd4f", "#9bd4f7", "#b4b8be", "#d69a7e"),
+    sequential="viridis",
+)
+THEMES = {"light": LIGHT, "dark": DARK}
+
+
+def settings(theme: Theme) -> dict[str, Any]:
+    """Return matplotlib's settings for a theme."""
+    papers = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), theme.paper)
+    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    return (
+        papers
+        | dict.fromkeys(names, theme.ink)
+        | {
+            "grid.color": theme.faint,
+            "grid.linewidth": 0.4,
+            "axes.grid": True,
+            "axes.axisbelow": True,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "axes.linewidth": 0.7,
+            "xtick.major.width": 0.7,
+            "ytick.major.width": 0.7,
+            "lines.linewidth": 1.3,
+            "legend.frameon": False,
+            "font.size": 8.0,
+            "axes.labelsize": 8.0,
+            "axes.titlesize": 8.0,
+            "xtick.labelsize": 7.0,
+            "ytick.labelsize": 7.0,
+            "legend.fontsize": 7.0,
+            "font.family": "sans-serif",
+            "font.sans-serif": ["DejaVu Sans"],
+            "svg.fonttype": "none",  # text stays text: it can be searched, copied and read by screen readers
+            "svg.hashsalt": "twinpass",  # the same figure gives the same file
+            "figure.constrained_layout.use": True,
+            "savefig.dpi": 300,
+        }
+    )
+
+
+@contextmanager
+def themed(theme: Theme) -> Iterator[None]:
+    """Draw with the settings of a theme; matplotlib's own settings are restored afterwards."""
+    import matplotlib
+
+    chosen: Any = settings(theme)
+    with matplotlib.rc_context(chosen):
+        yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A figure that can be drawn in any theme; the caption says what it shows and how it was measured."""
+
+    name: str
+    title: str
+    caption: str
+    draw: Callable[[Theme], Figure]
+
+
+def one_panel(*, height: float) -> tuple[Figure, Axes]:
+    """Return a figure of column width with one panel."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(COLUMN, height))
+    return figure, figure.subplots()
+
+
+def panels(
+    count: int, *, height: float, single: float, alike: bool = False, same_rows: bool = False
+) -> tuple[Figure, Iterator[Axes]]:
+    """Return a figure with two panels per row, each of height `height`, or with one panel of height `single`.
+
+    With `alike` all panels share both axes; with `same_rows` only the vertical one.
+    """
+    from matplotlib.figure import Figure
+
+    columns = min(2, count)
+    rows = math.ceil(count / columns)
+    total = single if count == 1 else height * rows
+    figure = Figure(figsize=(COLUMN, total))
+    grid: Any = figure.subplots(rows, columns, squeeze=False, sharex=alike, sharey=alike or same_rows)
+    for spare in grid.flat[count:]:
+        spare.set_visible(False)
+    for panel in grid.flat if alike else ():
+        panel.tick_params(labelbottom=True)  # matplotlib labels only the lowest row
+    return figure, iter(grid.flat)
+
+
+def line(theme: Theme, place: int) -> dict[str, Any]:
+    """Return colour and dashes of a line by its position; the first five lines differ in both."""
+    return {"color": theme.series[place % len(theme.series)], "linestyle": DASHES[place % len(DASHES)]}
+
+
+def legend(figure: Figure, axes: Axes, *, handle: float = 2.6) -> None:
+    """Put the legend above the axes and make the figure higher by its height."""
+    handles, labels = axes.get_legend_handles_labels()
+    columns = 2 if len(labels) > 1 and max(map(len, labels)) <= 19 else 1
+    figure.set_figheight(figure.get_figheight() + LINE * math.ceil(len(labels) / columns))
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns, handlelength=handle, labelspacing=0.3)
+
+
+def sentence(text: str) -> str:
+    """Return a phrase with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def or_nan(value: float | None) -> float:
+    """Return the value, or NaN, which matplotlib does not draw."""
+    return math.nan if value is None else value
+
+
+def short(name: str, most: int = 28) -> str:
+    """Shorten a model's name to at most `most` letters: of a path only the last part."""
+    path, mark, variant = name.partition("#")
+    if "/" in path:
+        path = Path(path).name
+    whole = path + mark + variant
+    return whole if len(whole) <= most else whole[: most - 1] + "…"
+
+
+def attach_tips(axes: Axes, points: Collection, tips: Sequence[str]) -> None:
+    """Give each of the points a text, which a page shows on hover."""
+    figure: Any = axes.figure
+    known: dict[str, list[str]] = figure.__dict__.setdefault("_tips", {})
+    name = f"{HOVER}-{len(known)}"
+    known[name] = list(tips)
+    points.set_gid(name)
+
+
+def add_hover(axes: Axes, x: Sequence[float], y: Sequence[float], tips: Sequence[str]) -> None:
+    """Add invisible points, each with a text that a page shows on hover."""
+    attach_tips(axes, axes.scatter(x, y, s=36, alpha=0.0, linewidths=0, zorder=90), tips)
+
+
+def write_figure(drawing: Drawing, folder: Path) -> list[Path]:
+    """Write a figure as SVG and PNG, light and dark; each file is written whole or not at all."""
+    written = []
+    for theme_name, theme in THEMES.items():
+        with themed(theme):
+            figure = drawing.draw(theme)
+            for kind in ("svg", "png"):
+                path = folder / f"{drawing.name}-{theme_name}.{kind}"
+                notes: dict[str, str | None] = {"Title": drawing.title, "Description": drawing.caption}
+                notes |= {"Date": None} if kind == "svg" else {}  # the same figure gives the same file
+                with writing(path) as aside:
+                    figure.savefig(aside, format=kind, metadata=notes, bbox_inches="tight", pad_inches=MARGIN)
+                written.append(path)
+    return written
+
+
+def inline_svg(drawing: Drawing) -> str:
+    """Return a figure as an SVG element for a page: unique identifiers, hover texts, colours as CSS variables."""
+    with themed(LIGHT):
+        figure = drawing.draw(LIGHT)
+        stream = io.BytesIO()
+        figure.savefig(stream, format="svg", metadata={"Date": None}, bbox_inches="tight", pad_inches=MARGIN)
+        tips = figure.__dict__.get("_tips", {})
+    root = ElementTree.fromstring(stream.getvalue())
+    for metadata in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(metadata)
+    _attach_tips(root, tips)
+    _make_unique(root, drawing.name)
+    _share_styles(root)
+    _shorten_places(root)
+    root.set("role", "img")
+    root.set("aria-label", drawing.title)
+    # The page sets the width; the viewBox keeps the proportions.
+    width = root.attrib.pop("width")
+    root.attrib.pop("height", None)
+    root.set("style", f"width: 100%; max-width: {1.6 * float(width.removesuffix('pt')):.0f}px")
+    ElementTree.register_namespace("", SVG)
+    ElementTree.register_namespace("xlink", XLINK)
+    return _follow_theme(ElementTree.tostring(root, encoding="unicode"))
+
+
+def _attach_tips(root: ElementTree.Element, tips: dict[str, list[str]]) -> None:
+    for group in root.iter(f"{{{SVG}}}g"):
+        texts = tips.get(group.get("id", ""))
+        if texts is None:
+            continue
+        points = list(group.iter(f"{{{SVG}}}use"))
+        if len(points) != len(texts):  # points outside the axes are not drawn
+            continue
+        for point, text in zip(points, texts, strict=True):
+            point.set("data-tip", text)
+
+
+def _share_styles(root: ElementTree.Element) -> None:
+    """Move a style that all points of a group share to the group: a map has many points."""
+    for group in root.iter(f"{{{SVG}}}g"):
+        points = group.findall(f"{{{SVG}}}use")
+        styles = {point.get("style") for point in points}
+        if len(points) > 1 and len(styles) == 1 and (style := styles.pop()):
+            group.set("style", style)
+            for point in points:
+                del point.attrib["style"]
+
+
+def _shorten_places(root: ElementTree.Element) -> None:
+    """Cut coordinates to a hundredth of a point, finer than any screen; text is not changed."""
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key != "data-tip":
+                element.set(key, re.sub(r"(\.\d\d)\d+", r"\1", value))
+
+
+def _make_unique(root: ElementTree.Element, prefix: str) -> None:
+    """Prefix all identifiers: a page has several figures."""
+    for element in root.iter():
+        for key, value in element.attrib.items():
+            if key == "id":
+                element.set(key, f"{prefix}-{value}")
+            elif key in ("href", f"{{{XLINK}}}href") and value.startswith("#"):
+                element.set(key, f"#{prefix}-{value[1:]}")
+            elif "url(#" in value:
+                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
+
+
+def _follow_theme(text: str) -> str:
+    """Replace the light theme's colours by variables that the page sets for light and dark."""
+    places = {colour: f"var(--{place})" for place, colour in LIGHT.colours().items()}
+    return re.sub(r"#[0-9a-f]{6}\b", lambda found: places.get(found[0], found[0]), text)

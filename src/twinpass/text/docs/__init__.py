@@ -1,0 +1,1 @@
+"""The built-in corpus: the docstrings of the installed Python packages."""

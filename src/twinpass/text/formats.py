@@ -1,0 +1,313 @@
+"""One reader per file format: sentences by line, comma- and tab-separated values, JSON lines and parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import re
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from twinpass.errors import InputError
+from twinpass.registry import Registry
+from twinpass.text.columns import KNOWN, known_texts, plain, to_number
+from twinpass.text.rows import SAMPLE, BadRows, Record, Table, without_blanks
+from twinpass.text.sources import Line, Source, read_lines, reading, unpack_to_disk
+
+Reader = Callable[[Source, BadRows, "bool | None"], Table]
+READERS: Registry[Reader] = Registry("file format")
+READERS.add("txt", lambda source, bad, header: TextTable(source))
+READERS.add("csv", lambda source, bad, header: SeparatedTable(source, bad, header))
+READERS.add("tsv", lambda source, bad, header: SeparatedTable(source, bad, header))
+READERS.add("jsonl", lambda source, bad, header: JsonTable(source, bad))
+READERS.add("parquet", lambda source, bad, header: ParquetTable(source))
+
+# The columns of the STS benchmark's own files, which have no header; some rows have further columns.
+STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
+# A column name in a header; pandas leaves its index nameless, or reads it back as Unnamed: 0.
+_NAME = re.compile(r"([^\W\d][\w.-]{0,39}|Unnamed: \d+)?")
+LONGEST_FIELD = 1 << 20  # characters; an unclosed quote takes in no more than this
+DAMAGED = object()  # stands for a parquet string that is not UTF-8
+
+
+class TextTable:
+    """A file with one sentence per line."""
+
+    names: tuple[str, ...] = ("text",)
+    sample: Sequence[Sequence[object]] = (("text",),)  # every line is text: nothing to recognise
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.name = source.label
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield every line without its line end; `wanted` can only be the one column there is."""
+        return without_blanks(self.name, self._records(bad), bad)
+
+    def _records(self, bad: BadRows) -> Iterator[Record]:
+        for number, text, fault, message in read_lines(self.source):
+            if fault:
+                bad.report(f"{self.name}:{number}", fault, message)
+            else:
+                yield number, (text.rstrip("\r\n"),) if text and not text.isspace() else ()
+
+
+class JsonTable:
+    """A file with one JSON object per line; the keys in the first rows are its columns."""
+
+    def __init__(self, source: Source, bad: BadRows) -> None:
+        self.source = source
+        self.name = source.label
+        first = [values for _, values in islice(self._objects(bad), SAMPLE) if values]
+        self.names = tuple(dict.fromkeys(key for document in first for key in document))
+        self.sample = [[document.get(name) for name in self.names] for document in first]
+
+    def rows(self, wanted: Sequence[int], bad: BadRows, *, whole: bool = False) -> Iterator[Record]:
+        """Yield the values of the wanted keys, None for a missing one; `whole` adds the object as the last value."""
+        keys = [self.names[at] for at in wanted]
+        records: Iterator[Record] = (
+            (number, [*(document.get(key) for key in keys), *([document] if whole else ())] if document else ())
+            for number, document in self._objects(bad)
+        )
+        return without_blanks(self.name, records, bad)
+
+    def _objects(self, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, text, fault, message in read_lines(self.source):
+            if not fault and not text.strip():
+                yield number, {}
+                continue
+            document, fault, message = (None, fault, message) if fault else _parse_object(text)
+            if document is None:
+                bad.report(f"{self.name}:{number}", fault, message)
+            else:
+                yield number, document
+
+
+class SeparatedTable:
+    """A comma-separated file with quotes, or a tab-separated file in which a quote is an ordinary character."""
+
+    def __init__(self, source: Source, bad: BadRows, header: bool | None = None) -> None:
+        self.source = source
+        self.name = source.label
+        self.tabs = source.format == "tsv" or _looks_tab_separated(source)
+        first = [values for _, values in islice(self._records(bad), SAMPLE + 1) if values]
+        self.sts_benchmark = self.tabs and bool(first) and _is_sts_benchmark(first[0])
+        self.header = not self.sts_benchmark and _has_header(first, header)
+        if first and header is None and not (self.header or self.sts_benchmark):
+            _warn_of_names(self.name, first[0])
+        given = first[0] if first and self.header else range(len(first[0])) if first else ()
+        self.names = STS_BENCHMARK if self.sts_benchmark else tuple(str(name).strip() for name in given)
+        width = len(self.names)
+        self.sample = [values[:width] for values in first[self.header :] if len(values) >= width]
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the wanted columns of every row that has as many columns as the first."""
+        width = len(self.names)
+        records = without_blanks(self.name, self._records(bad), bad)
+        for number, values in islice(records, int(self.header), None):
+            if len(values) == width or (self.sts_benchmark and len(values) > width):
+                yield number, [values[at] for at in wanted]
+            else:
+                report_width(bad, f"{self.name}:{number}", width, len(values), tabs=self.tabs)
+
+    def _records(self, bad: BadRows) -> Iterator[Record]:
+        lines = read_lines(self.source)
+        return split_at_tabs(self.name, lines, bad) if self.tabs else _parse_csv(self.name, lines, bad)
+
+
+class ParquetTable:
+    """A parquet file, read in batches of rows; its columns are those of text and numbers."""
+
+    def __init__(self, source: Source) -> None:
+        self.name = source.label
+        self.source = unpack_to_disk(source) if source.packing else source  # parquet is read from its end
+        self._fields = self._find_fields()
+        self.names = tuple(name for name, _ in self._fields)
+        everything = range(len(self.names))
+        self.sample = [values for _, values in islice(self.rows(everything, BadRows(skip=True)), SAMPLE)]
+        if not self.sample:
+            self.names = ()
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the values of the wanted columns, reading no others; a line is a row counted from 1."""
+        fields = [self._fields[at] for at in wanted]
+        number = 0
+        with self._open() as file:
+            for batch in file.iter_batches(batch_size=1024, columns=[name for name, _ in fields]):
+                places = [batch.schema.get_all_field_indices(name)[nth] for name, nth in fields]
+                for values in zip(*(_values(batch.column(place)) for place in places), strict=True):
+                    number += 1
+                    if DAMAGED in values:
+                        message = "expected UTF-8, got a string with other bytes"
+                        bad.report(f"{self.name}:{number}", "not UTF-8", message)
+                    else:
+                        yield number, values
+
+    def _find_fields(self) -> list[tuple[str, int]]:
+        """Return (name, how many columns before it have that name) of each column that can be read.
+
+        Skipped are those that can be neither text, score nor metadata, such as stored vectors.
+        """
+        seen: Counter[str] = Counter()
+        found = []
+        with self._open() as file:
+            for column in file.schema_arrow:
+                if _can_be_read(column.type):
+                    found.append((column.name, seen[column.name]))
+                seen[column.name] += 1
+        return found
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            with reading(self.source), pq.ParquetFile(self.source.path, pre_buffer=False) as file:
+                yield file
+        except pa.ArrowException as error:
+            raise InputError(f"{self.name} is not a parquet file that can be read: {error}") from error
+
+
+def _parse_object(text: str) -> tuple[dict[str, Any] | None, str, str]:
+    """Return a line's JSON object; or None, the reason and the message."""
+    try:
+        document = json.loads(text)
+        if "\\u" in text:
+            json.dumps(document, ensure_ascii=False).encode()  # refuses half a surrogate pair
+    except (ValueError, RecursionError) as error:
+        return None, "not a JSON document", f"expected a JSON object, got text that is not JSON: {error}"
+    if isinstance(document, dict) and document:
+        return document, "", ""
+    got = "an empty one" if document == {} else f"a {type(document).__name__}"
+    return None, "not a JSON object", f"expected a JSON object with columns as keys, got {got}"
+
+
+def _looks_tab_separated(source: Source) -> bool:
+    """Tell whether the first line and most of the next ones hold a tab."""
+    tabs = ["\t" in text for _, text, _, _ in islice(read_lines(source), SAMPLE)]
+    return bool(tabs) and tabs[0] and sum(tabs) * 2 > len(tabs)
+
+
+def _is_sts_benchmark(row: Sequence[object]) -> bool:
+    numbers = [to_number(value) is not None for value in row[4:7]]
+    return len(row) >= len(STS_BENCHMARK) and numbers == [True, False, False]
+
+
+def _has_header(first: Sequence[Sequence[object]], header: bool | None) -> bool:
+    """Tell whether the first row names the columns; only known names are evidence, or data would be lost."""
+    if header is not None or not first:
+        return bool(header) and bool(first)
+    names = [str(value).strip() for value in first[0]]
+    if len(known_texts([plain(name) for name in names])) > 1:
+        return True
+    others = [name for name in names if plain(name) not in KNOWN]
+    return len(others) < len(names) and all(_NAME.fullmatch(name) for name in others)
+
+
+def _warn_of_names(file: str, row: Sequence[object]) -> None:
+    """Warn if a first row that is read as text looks like column names."""
+    names = [str(value).strip() for value in row]
+    if len(names) > 1 and all(name and _NAME.fullmatch(name) for name in names):
+        warnings.warn(
+            f"{file}: the first row ({', '.join(names)}) is read as text. If it names the columns, pass header=True "
+            "(--header).",
+            stacklevel=2,
+        )
+
+
+def split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
+    """Yield the tab-separated values of each line, none for a blank line."""
+    for number, text, fault, message in lines:
+        if fault:
+            bad.report(f"{name}:{number}", fault, message)
+        else:
+            yield number, text.rstrip("\r\n").split("\t") if text.strip(" \r\n") else ()
+
+
+def report_width(bad: BadRows, where: str, expected: int, got: int, *, tabs: bool) -> None:
+    """Report a row with the wrong number of columns."""
+    message = f"expected {expected} {'tab' if tabs else 'comma'}-separated columns, got {got}"
+    bad.report(where, "wrong number of columns", message)
+
+
+def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
+    feed = _Feed(lines)
+    csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # the module's default is 131,072
+    reader = csv.reader(feed, strict=True)
+    while True:
+        feed.taken.clear()
+        values, problem = None, ("", "")
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            problem = _explain(error)
+        number, _, fault, message = next((line for line in feed.taken if line[2]), feed.taken[0])
+        if fault or values is None:
+            bad.report(f"{name}:{number}", *((fault, message) if fault else problem))
+        else:
+            yield number, values if len(values) > 1 or "".join(values).strip() else ()
+        if values is None:
+            feed.rewind()
+
+
+def _explain(error: csv.Error) -> tuple[str, str]:
+    """Return what is wrong with a record: the reason and the message."""
+    if "field limit" in str(error):
+        limit = f"{csv.field_size_limit():,} characters"
+        return "field too long", f"expected at most {limit} in a field, got more: is a quote here never closed?"
+    return "broken quoting", f"expected a correctly quoted record, got one that cannot be parsed: {error}"
+
+
+class _Feed:
+    """Hands lines to the csv module, and takes them back when an unclosed quote took in too many."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self.lines = lines
+        self.taken: list[Line] = []
+        self.returned: deque[Line] = deque()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self.returned.popleft() if self.returned else next(self.lines)
+        self.taken.append(line)
+        return line[1]
+
+    def rewind(self) -> None:
+        """Give back every line of the broken record except its first."""
+        self.returned.extendleft(reversed(self.taken[1:]))
+
+
+def _can_be_read(kind: Any) -> bool:
+    from pyarrow import types
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    kinds = "string large_string string_view integer floating boolean decimal date timestamp".split()  # noqa: SIM905
+    return any(getattr(types, f"is_{name}")(kind) for name in kinds)
+
+
+def _values(column: Any) -> list[Any]:
+    """Return a column's values, with DAMAGED for each that cannot be decoded."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(column.type):  # Python has no nanoseconds and may not know the zone: use UTC
+        column = column.cast(pa.timestamp("us"), safe=False)
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        return [_value(item) for item in column]
+
+
+def _value(item: Any) -> Any:
+    try:
+        return item.as_py()
+    except UnicodeDecodeError:
+        return DAMAGED

@@ -1,0 +1,126 @@
+"""`analyze` as a Python user calls it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.tiny import WORDS, make_checkpoint
+
+from twinpass.analysis.analyze import analyze
+from twinpass.analysis.models import parse_variants
+from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.postprocess import fit_whitening, whiten
+from twinpass.errors import ConfigError, ModelError
+from twinpass.vectors import unit
+
+PAIRS = [(f"{WORDS[i]} {WORDS[i + 1]}", f"{WORDS[i + i % 5]} {WORDS[i + 1]} dog", 5 - i % 6) for i in range(40)]
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.csv"
+    path.write_text("sentence1,sentence2,score\n" + "".join(f"{a},{b},{score}\n" for a, b, score in PAIRS))
+    return path
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_checkpoint(tmp_path_factory.mktemp("models") / "tiny")
+
+
+def letters(texts: Sequence[str]) -> np.ndarray:
+    return np.array([[text.count(letter) + 0.1 for letter in "abcdefgh"] for text in texts], dtype=np.float32)
+
+
+def test_names_encoders_and_functions_beside_each_other(tiny: Path, pairs: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(tiny, pooler="avg", device="cpu")
+    said: list[str] = []
+    models = [f"{tiny}#label=by name", f"{tiny}#layers=1,label=lowest", encoder, letters]
+    shown = {"query": ["a dog"], "neighbours": 2}
+    found = analyze(
+        models, data=pairs, output=tmp_path / "report", **shown, pooler="avg", device="cpu", log=said.append
+    )
+    assert [each.name for each in found.models] == ["by name", "lowest", encoder.name, "letters"]
+    by_name, lowest, same, function = found.models
+    assert by_name.geometry == same.geometry and by_name.fingerprint == same.fingerprint
+    assert lowest.geometry != by_name.geometry and function.fingerprint is None and function.dimensions == 8
+    assert [len(near) for near in found.neighbours.comparisons[0].by_model.values()] == [2] * 4
+    assert "letters" in repr(found) and "<table>" in found._repr_html_()
+    assert found.records()[3]["uniformity"] == function.geometry.uniformity
+    assert found.to_dict() == json.loads((tmp_path / "report" / "analysis.json").read_text())
+    assert found.to_dict()["options"]["models"] == [*models[:2], encoder.name, "letters"]
+    assert any("the report is" in line for line in said)
+
+
+def test_nothing_is_written_without_an_output(pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = set(tmp_path.iterdir())
+    found = analyze(letters, data=pairs, cache=False)
+    assert set(tmp_path.iterdir()) == before
+    found.write(tmp_path / "later")
+    assert (tmp_path / "later" / "index.html").is_file()
+
+
+def test_a_mapping_names_its_models(pairs: Path) -> None:
+    found = analyze({"plain": letters, "squared": lambda texts: letters(texts) ** 2}, data=pairs, sample=20)
+    assert [each.name for each in found.models] == ["plain", "squared"]
+    assert found.sample.rows == 10 and found.neighbours is not None
+    with pytest.raises(ConfigError, match="two models are named 'letters'"):
+        parse_variants([letters, letters])
+
+
+def test_one_model_without_a_query_does_not_encode_the_corpus(pairs: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("never encoded\n")
+
+    def encode(texts: Sequence[str]) -> np.ndarray:
+        assert "never encoded" not in texts
+        return letters(texts)
+
+    assert analyze(encode, data=pairs, corpus=corpus).neighbours is None
+
+
+def test_whitening_is_fitted_to_the_sample_and_applied_to_the_corpus(tiny: Path, pairs: Path, tmp_path: Path) -> None:
+    others, query = [" ".join(WORDS[i : i + 4]) for i in range(5)], " ".join(WORDS[2:7])
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(others) + "\n")
+    white = {"white": f"{tiny}#whiten=8,pooler=avg"}
+    found = analyze(white, data=pairs, corpus=corpus, query=[query], neighbours=5, device="cpu")
+    encoder = Encoder.load(tiny, pooler="avg", device="cpu")
+    whitening = fit_whitening(encoder.encode(found.sample.texts), keep=8)
+    vectors = unit(whiten(encoder.encode([query, *others]), whitening))
+    near = found.neighbours.comparisons[0].by_model["white"]
+    assert {each.text: each.cosine for each in near} == pytest.approx(
+        dict(zip(others, vectors[1:] @ vectors[0], strict=True)), abs=1e-4
+    )
+
+
+def test_vectors_that_cannot_be_measured_are_refused(pairs: Path) -> None:
+    with pytest.raises(ModelError, match=r"returned an array of shape \(3, 8\)"):
+        analyze(lambda texts: letters(texts)[:3], data=pairs)
+
+    def broken(texts: Sequence[str]) -> np.ndarray:
+        return np.where(np.arange(len(texts))[:, None] == 3, np.nan, letters(texts))
+
+    with pytest.raises(ModelError, match="NaN or infinity for 1 of"):
+        analyze(broken, data=pairs)
+
+
+def test_average_scores_of_a_result_colour_the_models(pairs: Path) -> None:
+    from twinpass.display import Displayed
+
+    class Result(Displayed):
+        def to_dict(self) -> dict[str, object]:
+            score = {"protocol": "all, spearman, no regressor", "value": 61.5}
+            return {"model": {"name": "letters", "fingerprint": None}, "averages": [score]}
+
+    assert analyze(letters, data=pairs, results=[Result()]).averages == {"letters": 61.5}

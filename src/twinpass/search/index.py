@@ -8,7 +8,6 @@ lock                 held by the one process that writes
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
@@ -26,7 +25,7 @@ from twinpass.provenance import provenance
 from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
 from twinpass.search.filters import Where, check_columns, parse
-from twinpass.search.manifest import FILE, Manifest, check_model, stamp
+from twinpass.search.manifest import FILE, Manifest, check_model, size, stamp
 from twinpass.search.results import Added, Answers, Hit, Hits, Info
 from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
 from twinpass.search.texts import OWN_VECTORS, Metadata, Name, Texts, describe_model, load_encoder, read_texts
@@ -51,6 +50,7 @@ class Index:
         self._encoder: Encoder | None = None
         self._checked = ""  # the fingerprint that the encoder was checked against
         self._loading: tuple[Name | None, Mapping[str, Any], Log] = (None, {}, ignore)
+        self._temporary: _Temporary | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -106,6 +106,7 @@ class Index:
         skip_bad_rows: bool = False,
         milvus: str | None = None,
         milvus_token: str | None = None,
+        facts: Mapping[str, Any] | None = None,
         progress: Progress = silent,
         log: Log = ignore,
         **loading: Any,
@@ -115,31 +116,27 @@ class Index:
         `texts` are texts, or the name of a file, folder, pattern or corpus, whose other columns become the metadata.
         `encoder` is an Encoder or the name of a model (minilm if None), loaded with the options `loading`; with
         `vectors` (n, d) the texts are not encoded. `kind` is exact, hnsw, ivf-pq, or auto: by size. With `unique`
-        a text that comes again is skipped. Without a path the index is deleted together with the object.
+        a repeated text is skipped. `facts` are kept in the history. Without a path the index is temporary: it is
+        deleted together with the object.
         """
-        temporary = tempfile.mkdtemp(prefix="twinpass-") if path is None else None
-        try:
-            target, place = _find(path or Path(str(temporary)) / "index", milvus, milvus_token)
-            target.check_target(place, kind=kind, overwrite=overwrite)
-            chosen: dict[str, Any] = {"kind": kind, "unique": unique}
-            source = read_texts(
-                texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options=chosen
-            )
-            own = vectors is not None and encoder is None
-            loaded = None if own else load_encoder(encoder, log, loading)
-            model = OWN_VECTORS if loaded is None else describe_model(loaded)
-            with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
-                blocks = source.blocks(loaded, vectors, advance)
-                index = target.from_blocks(
-                    place, blocks, model=model, **chosen, overwrite=overwrite, facts=source.facts
-                )
-        except BaseException:
-            if temporary is not None:
-                shutil.rmtree(temporary, ignore_errors=True)
-            raise
-        index._encoder = loaded
-        if temporary is not None:
-            weakref.finalize(index, shutil.rmtree, temporary, ignore_errors=True)
+        temporary = None
+        if path is None:
+            temporary = _Temporary()
+            path = temporary.folder / "index"
+        target, place = _find(path, milvus, milvus_token)
+        target.check_target(place, kind=kind, overwrite=overwrite)
+        chosen: dict[str, Any] = {"kind": kind, "unique": unique}
+        source = read_texts(
+            texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options=chosen
+        )
+        source.facts |= facts or {}
+        own = vectors is not None and encoder is None
+        loaded = None if own else load_encoder(encoder, log, loading)
+        model = OWN_VECTORS if loaded is None else describe_model(loaded)
+        with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
+            blocks = source.blocks(loaded, vectors, advance)
+            index = target.from_blocks(place, blocks, model=model, **chosen, overwrite=overwrite, facts=source.facts)
+        index._encoder, index._temporary = loaded, temporary
         return index
 
     @classmethod
@@ -421,8 +418,16 @@ class Index:
             model=manifest.model,
             segments=[{"rows": part.rows, "kind": part.kind, **part.quality} for part in manifest.parts],
             history=manifest.history,
-            bytes=_size(self.folder),
+            bytes=size(self.folder),
         )
+
+
+class _Temporary:
+    """A folder that is deleted together with this object."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="twinpass-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def _find(path: Name, milvus: str | None, token: str | None) -> tuple[type[Index], Any]:
@@ -433,13 +438,3 @@ def _find(path: Name, milvus: str | None, token: str | None) -> tuple[type[Index
     from twinpass.search.engines.milvus_store import Address
 
     return MilvusIndex, Address(milvus, str(path), token)
-
-
-def _size(folder: Path) -> int:
-    """Return the bytes of all files of an index; a file that a writer deletes meanwhile does not count."""
-    total = 0
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            with contextlib.suppress(OSError):
-                total += (Path(parent) / name).stat().st_size
-    return total

@@ -194,3 +194,13 @@ def sync_all(folder: Path) -> None:
     for path in folder.iterdir():
         sync(path)
     sync(folder)
+
+
+def size(folder: Path) -> int:
+    """Return the bytes of all files of an index; a file that a writer deletes meanwhile does not count."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += (Path(parent) / name).stat().st_size
+    return total

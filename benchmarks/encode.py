@@ -72,7 +72,7 @@ def main() -> None:
     import sentence_transformers
 
     from twinpass import Encoder
-    from twinpass.encoder.builtin import find_minilm
+    from twinpass.encoder.load import find_minilm
 
     peer = sentence_transformers.SentenceTransformer(str(find_minilm()), device="cpu")
     encoders: dict[str, Encode] = {"twinpass": Encoder.load("minilm", device="cpu").encode}

@@ -41,7 +41,7 @@ class PlainEncoder:
     def __init__(self) -> None:
         from transformers import AutoModel, AutoTokenizer
 
-        from twinpass.encoder.builtin import find_minilm
+        from twinpass.encoder.load import find_minilm
 
         folder = find_minilm()
         self.tokenizer = AutoTokenizer.from_pretrained(folder)

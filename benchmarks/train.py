@@ -82,7 +82,7 @@ def theirs(rows: Rows, steps: int, batch: int) -> float:
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
     from transformers import TrainerCallback
 
-    from twinpass.encoder.builtin import find_minilm
+    from twinpass.encoder.load import find_minilm
 
     class Clock(TrainerCallback):
         def __init__(self) -> None:

@@ -12,7 +12,7 @@ from tests.tiny import SENTENCES, make_checkpoint
 
 from twinpass import SimCSE
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.released import RELEASED
+from twinpass.encoder.load import RELEASED
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.search.index import Index
 

@@ -1,9 +1,9 @@
-"""What this processor really executes, found out by trying it in a child process.
+"""What this processor really executes, found by trying it in a child process.
 
 Some virtual machines announce instructions that they do not execute: torch chooses AMX for a product in bf16,
 and the process dies of "Illegal instruction". No code can catch that, so a tiny product is tried in a child
-first. A limit on the instructions (oneDNN's own variable) often helps; it must be set before torch computes
-anything. The outcomes are kept in the cache folder, per processor, kernel and version of the library.
+first. A limit on the instructions (oneDNN's environment variable) often helps; it must be set before torch computes
+anything. The outcomes are stored in the cache folder, per processor, kernel and version of the library.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from twinpass.files import cache_folder, cache_home, write_json
 from twinpass.provenance import installed
 
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # oneDNN's manual: "CPU Dispatcher Control"
-OLD_LIMIT = "DNNL_MAX_CPU_ISA"  # its former name, which still counts
+OLD_LIMIT = "DNNL_MAX_CPU_ISA"  # its former name, which still works
 WORKS = "works"
-TIMEOUT = 300  # seconds; the child takes two, most of them to import torch
+TIMEOUT = 300  # seconds; the child takes two, mostly to import torch
 
-# Flags of the processor that the libraries under us choose instructions by.
+# Flags of the processor by which torch and its libraries choose instructions.
 RELEVANT = ("amx", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx_vnni", "bf16", "i8mm")
-# Whoever sends these means the process, and says nothing about the processor.
+# Signals that are sent by someone, and so say nothing about the processor.
 SENT_FROM_OUTSIDE = {"SIGHUP", "SIGINT", "SIGKILL", "SIGTERM"}
 
 
@@ -41,12 +41,12 @@ class Probe:
     """A piece of code that dies where the processor does not execute what it announces."""
 
     name: str
-    library: str  # whose version decides, and which must be limited before it computes anything
-    limit: str  # the most that may be used where the code dies without a limit
+    library: str  # whose version the outcome depends on; it must be limited before it computes anything
+    limit: str  # the limit to try where the code dies without one
     code: str
 
 
-# Shapes of a transformer, forward and backward: the library chooses other instructions for other shapes.
+# Shapes of a transformer, forward and backward: the library chooses instructions by shape.
 BF16 = Probe(
     name="bf16",
     library="torch",
@@ -64,7 +64,7 @@ for rows, width in ((1, 32), (16, 64), (64, 384), (512, 128)):
 """,
 )
 
-# Runs before a probe: modules are found as here, and a death leaves no core file behind.
+# Runs before a probe: modules are found as here, and a crash leaves no core file.
 _PREAMBLE = """
 import contextlib, sys
 sys.path[:] = {path!r}
@@ -105,9 +105,9 @@ class Verdict:
 
 
 def examine(probe: Probe) -> Verdict:
-    """Return whether the probe runs on this machine: as kept from an earlier time, or by trying it now.
+    """Return whether the probe runs on this machine, from the cache or by trying it now.
 
-    A limit that the user has set is respected, so only that one is tried.
+    If the user has set a limit, only that one is tried.
     """
     given = _limit_of_the_user()
     tried: dict[str | None, str] = {}
@@ -147,19 +147,19 @@ def check(probe: Probe) -> None:
 
 
 def active_limit() -> tuple[str | None, str | None]:
-    """Return the limit that this process runs with, and who set it: `twinpass` or `environment`."""
+    """Return the limit of this process, and who set it: `twinpass` or `environment`."""
     if (given := _limit_of_the_user()) is not None:
         return given, "environment"
     return _limit_of_ours, "twinpass" if _limit_of_ours is not None else None
 
 
 def processor_name() -> str:
-    """Return the processor's model as the system names it."""
+    """Return the name of the processor's model."""
     return _cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 
 def announced() -> list[str]:
-    """Return the flags for bf16 and int8 that the processor announces; empty where the system does not tell."""
+    """Return the flags for bf16 and int8 that the processor announces; empty if the system does not say."""
     flags = _cpuinfo().get("flags") or _cpuinfo().get("Features") or ""
     return sorted(flag for flag in flags.split() if flag.startswith(RELEVANT))
 
@@ -172,9 +172,9 @@ def _limit_of_the_user() -> str | None:
 
 
 def _takes_effect(probe: Probe) -> bool:
-    """Tell whether a limit set just now counts: oneDNN reads it once, when it first computes.
+    """Tell whether a limit that was just set has an effect: oneDNN reads it once, when it first computes.
 
-    Everything that a limit of ours forbids is above fp16, so torch must answer that it has no fp16.
+    Our limits exclude fp16, so with the limit torch must report that it has no fp16.
     """
     library: Any = sys.modules.get(probe.library)
     if library is None:
@@ -186,7 +186,7 @@ def _takes_effect(probe: Probe) -> bool:
 
 @functools.cache
 def _outcome(probe: Probe, limit: str | None) -> str:
-    """Return how the probe ends under a limit, from the cache folder where it is known there."""
+    """Return how the probe ends under a limit, from the cache folder if it is stored there."""
     version = installed(probe.library)
     if version is None:
         return f"not tried, {probe.library} is not installed"
@@ -203,14 +203,14 @@ def _outcome(probe: Probe, limit: str | None) -> str:
         return outcomes[key]
     outcome, certain = _try(probe, limit)
     if certain:
-        with contextlib.suppress(UserError):  # a cache that cannot be written to costs two seconds a time
+        with contextlib.suppress(UserError):  # without a cache the probe takes two seconds every time
             cache_folder("processor")
             write_json(place, {"machine": machine, "outcomes": outcomes | {key: outcome}})
     return outcome
 
 
 def _read_outcomes(place: Path) -> dict[str, str]:
-    """Return what is kept; a file that cannot be read is as good as none."""
+    """Return the stored outcomes; a file that cannot be read counts as empty."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
         kept = json.loads(place.read_text(encoding="utf-8"))["outcomes"]
         return {str(limit): str(outcome) for limit, outcome in kept.items()}
@@ -218,7 +218,7 @@ def _read_outcomes(place: Path) -> dict[str, str]:
 
 
 def _try(probe: Probe, limit: str | None) -> tuple[str, bool]:
-    """Run the probe in a child; return how it ended, and whether that says something about the processor."""
+    """Run the probe in a child process; return how it ended, and whether that says something about the processor."""
     environment = {name: value for name, value in os.environ.items() if name not in (LIMIT, OLD_LIMIT)}
     environment |= {} if limit is None else {LIMIT: limit}
     command = [sys.executable, "-c", _PREAMBLE.format(path=sys.path) + probe.code]
@@ -239,8 +239,8 @@ def _try(probe: Probe, limit: str | None) -> tuple[str, bool]:
 
 
 def _death(code: int) -> str | None:
-    """Return what killed a process that ended with this code, or None if it ended by itself."""
-    if code >= 0xC0000000:  # how Windows says it: 0xC000001D is an illegal instruction
+    """Return what killed a process with this exit code, or None if it was not killed."""
+    if code >= 0xC0000000:  # Windows: 0xC000001D is an illegal instruction
         return f"exception 0x{code:X}"
     if code >= 0:
         return None
@@ -252,7 +252,7 @@ def _death(code: int) -> str | None:
 
 @functools.cache
 def _cpuinfo() -> dict[str, str]:
-    """Return what Linux says of the first processor; elsewhere nothing."""
+    """Return the facts about the first processor in /proc/cpuinfo, where there is one."""
     found: dict[str, str] = {}
     with contextlib.suppress(OSError), Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
         for line in lines:

@@ -1,4 +1,4 @@
-"""Progress bars on stderr, and what takes their place where none is wanted."""
+"""Progress bars on stderr, and silent stand-ins."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""SimCSE: the class of the authors' own tool, with its arguments and return shapes, on top of twinpass.
+"""SimCSE: a drop-in for the class of the authors' tool, with its arguments and return shapes.
 
     from twinpass import SimCSE
 
-Where it differs: a bare checkpoint that the authors did not release needs `pooler`, instead of one guessed from its
-name; weights stored as a pickle need `trust_pickle`; blank lines of a file are not indexed.
+Differences: a bare checkpoint that the authors did not release needs `pooler`, which is not guessed from its name;
+weights stored as a pickle need `trust_pickle`; blank lines of a file are not indexed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from twinpass.vectors import unit
 Floats = NDArray[np.float32]
 Found = list[tuple[str, float]]
 
-# Their names of the two ways that their models pool; any other name is one of ours.
+# The authors' names of two poolers; any other name is one of ours.
 POOLERS = {"cls": "cls_pretrained", "cls_before_pooler": "cls"}
 
 
@@ -57,7 +57,7 @@ class SimCSE:
 
     @property
     def device(self) -> str:
-        """Where the model computes."""
+        """The device that the model runs on."""
         return str(self.encoder.device)
 
     def encode(
@@ -72,7 +72,7 @@ class SimCSE:
     ) -> Tensor | Floats:
         """Return the vectors (n, d) of sentences, or for one sentence its vector (d,), (1, d) with `keepdim`.
 
-        `batch_size` is taken for the sake of the interface: batches are cut by tokens, which is faster.
+        `batch_size` is accepted and ignored: batches are made by number of tokens, which is faster.
         """
         self._move(device)
         single = isinstance(sentence, str)
@@ -150,12 +150,12 @@ class SimCSE:
         return found[0] if isinstance(queries, str) else found
 
     def save_index(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Keep the index in a folder, which the command line and `Index.open` read too."""
+        """Save the index in a folder that the command line and `Index.open` read too."""
         index, encoder = self._built(), self.encoder
         Index.build(folder, index["sentences"], vectors=index["index"], encoder=encoder, overwrite=overwrite)
 
     def load_index(self, folder: str | os.PathLike[str]) -> None:
-        """Take up an index that was saved, if it was made with the same model."""
+        """Load a saved index, if it was made with the same model."""
         index = Index.open(folder)
         index.check_model(name=self.encoder.name, fingerprint=self.encoder.fingerprint)
         sentences = [hit.text for hit in index.entries(index.ids())]
@@ -178,7 +178,7 @@ class SimCSE:
         cells = library.index_factory(
             vectors.shape[1], f"IVF{min(self.num_cells, len(vectors))},Flat", library.METRIC_INNER_PRODUCT
         )
-        cells.cp.min_points_per_centroid = 1  # few sentences for many cells are no reason to complain
+        cells.cp.min_points_per_centroid = 1  # no warning where there are few sentences for many cells
         cells.train(vectors)
         cells.add(vectors)
         cells.nprobe = self.num_cells_in_search

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
+from twinpass.encoder.postprocess import fit_whitening, whiten
 
 from twinpass.analysis.density import GRID, measure_densities
 from twinpass.analysis.measure import mean_cosine, measure, measure_geometry
@@ -16,7 +17,6 @@ from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.report import Analysis
 from twinpass.analysis.sampling import Graded, Sample, Scale, take_sample
 from twinpass.analysis.spectrum import choose_points, effective_rank, make_map, measure_spectrum
-from twinpass.encoder.postprocess import fit_whitening, whiten
 from twinpass.errors import ConfigError, InputError
 from twinpass.text.corpus import open_corpus
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from twinpass.cli import checkup
-from twinpass.encoder import builtin
+from twinpass.encoder import load
 from twinpass.errors import ModelError
+from twinpass.workflows import doctor as checkup
 
 
 def test_document(run):
@@ -29,7 +29,7 @@ def test_document(run):
 
 def test_page_names_missing_parts_and_their_cure(run, monkeypatch):
     monkeypatch.setattr(checkup, "installed", lambda name: None)
-    monkeypatch.setattr("twinpass.cli.doctor.checkup.devices", lambda: ["cpu (x)", "cuda:0 (y)"])
+    monkeypatch.setattr("twinpass.workflows.doctor.devices", lambda: ["cpu (x)", "cuda:0 (y)"])
     ran = run("doctor")
     assert ran.code == 0
     assert "torch MISSING" in ran.out and "pip install 'twinpass[onnx]'" in ran.out and "cuda:0 (y)" in ran.out
@@ -61,15 +61,19 @@ def test_a_missing_model_is_told_not_raised(run, monkeypatch):
     def missing():
         raise ModelError("not on this machine. Install it with: ...")
 
-    monkeypatch.setattr(builtin, "find_minilm", missing)
+    monkeypatch.setattr(load, "find_minilm", missing)
     document = json.loads(run("doctor", "--json").out)
     assert document["model"]["genuine"] is False and "Install it" in document["model"]["verdict"]
 
 
 def test_a_forged_model_is_told(run, monkeypatch, tmp_path: Path):
-    (tmp_path / "model.safetensors").write_bytes(b"forged")
-    monkeypatch.setattr(builtin, "_in_package", lambda: [tmp_path])
-    monkeypatch.setattr(builtin, "_in_hub_cache", lambda: [])
+    package = tmp_path / "forged_minilm"
+    (package / "model").mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "model" / "model.safetensors").write_bytes(b"forged")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(load, "_BUILTIN_PACKAGE", package.name)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     ran = run("doctor")
     assert ran.code == 0 and "is not the published all-MiniLM-L6-v2" in ran.out
 

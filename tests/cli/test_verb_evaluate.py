@@ -147,7 +147,7 @@ def test_compare_files_and_models(run, data, words, tmp_path):
 
 
 def test_compare_explains_its_mistakes(run, tmp_path):
-    assert "wanted two models" in run("compare", "one").err
+    assert "expected two models" in run("compare", "one").err
     (tmp_path / "x.json").write_text("{}")
     ran = run("compare", tmp_path / "x.json", tmp_path / "x.json")
     assert ran.code == 2 and "is not a result file" in ran.err

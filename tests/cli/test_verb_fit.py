@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from tests.tiny import SENTENCES, WORDS
 
-from twinpass.cli import fit as fit_verb
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.postprocess import fit_layer
+from twinpass.encoder.layers import FITS, with_layer
 from twinpass.errors import OutputError
+from twinpass.workflows import fit as fit_workflow
 
 LINES = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[11:], strict=False)]
 
@@ -32,7 +32,8 @@ def test_the_model_is_saved_with_its_layer(run, model, lines, tmp_path):
     ran = run("fit", "whitening", model, lines, "-o", out, "--keep", 12, "--json")
     assert ran.code == 0, ran.err
     fitted = Encoder.load(out, device="cpu")
-    expected = fit_layer(Encoder.load(model, device="cpu"), LINES, "whitening", keep=12)
+    encoder = Encoder.load(model, device="cpu")
+    expected = with_layer(encoder, FITS["whitening"](encoder.encode(list(dict.fromkeys(LINES))), keep=12))
     np.testing.assert_allclose(fitted.encode(SENTENCES), expected.encode(SENTENCES), atol=1e-3)
     document = json.loads(ran.out)
     assert document["model"] == {"name": model, "fingerprint": Encoder.load(model).fingerprint}
@@ -80,7 +81,7 @@ def test_what_is_there_is_replaced_only_where_a_fit_wrote_it(run, model, lines, 
     )
     for foreign in (shutil.copytree(model, tmp_path / "mine"), lines):
         ran = run("fit", "centring", model, lines, "-o", foreign, "--overwrite")
-        assert ran.code == 2 and "no fit wrote it" in ran.err
+        assert ran.code == 2 and "was not written by fit" in ran.err
 
 
 def test_a_sample_is_drawn_by_the_seed(run, model, lines, tmp_path):
@@ -98,7 +99,7 @@ def test_a_sample_is_drawn_by_the_seed(run, model, lines, tmp_path):
     ("arguments", "words"),
     [
         (["whitenign"], ["no layer to fit named 'whitenign'", "Did you mean 'whitening'?"]),
-        (["flow", "--keep", 8], ["flow has no use for 'keep'"]),
+        (["flow", "--keep", 8], ["flow does not take 'keep'"]),
         (["whitening", "--keep", 64], ["between 1 and 32 dimensions, not 64"]),
     ],
 )
@@ -111,12 +112,12 @@ def test_wrong_wishes_leave_nothing(run, model, lines, tmp_path, arguments: list
 def test_too_few_sentences(run, model, lines, tmp_path, monkeypatch):
     lines.write_text("a dog\n" * 5)
     ran = run("fit", "whitening", model, lines, "-o", tmp_path / "out")
-    assert ran.code == 2 and "two different sentences or more" in ran.err
+    assert ran.code == 2 and "at least two different sentences" in ran.err
     lines.write_text("".join(f"{line}\n" for line in LINES[:6]))
     ran = run("fit", "whitening", model, lines, "-o", tmp_path / "out")
     assert ran.code == 0 and "only 6 sentences" in ran.err and "320 or more are advised" in ran.err
     assert Encoder.load(tmp_path / "out", device="cpu").dimensions == 5
-    monkeypatch.setattr(fit_verb, "_encode", lambda *_: (np.full((6, 32), np.nan, dtype=np.float32), 0))
+    monkeypatch.setattr(fit_workflow, "_encode", lambda *_: (np.full((6, 32), np.nan, dtype=np.float32), 0))
     ran = run("fit", "flow", model, lines, "-o", tmp_path / "nan")
-    assert ran.code == 2 and "6 of 6 vectors hold what is not a number" in ran.err
+    assert ran.code == 2 and "6 of 6 vectors hold a non-finite value" in ran.err
     assert not (tmp_path / "nan").exists()

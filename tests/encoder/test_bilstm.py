@@ -11,7 +11,7 @@ import torch
 
 from twinpass.encoder.any_model import open_model
 from twinpass.encoder.bilstm import BiLstmEncoder
-from twinpass.encoder.static import WordVectors
+from twinpass.encoder.wordvectors import WordVectors
 from twinpass.errors import ConfigError, ModelError
 
 WORDS = "the 1 0 2\ncat 0 2 -1\nsat -1 1 0.5\n. 4 4 4\nnew york 3 3 0\n\u0085x 1 1 1\n"

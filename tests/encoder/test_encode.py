@@ -36,9 +36,9 @@ def test_the_empty_string_is_a_text(encoder: Encoder) -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a dog", 7], "text 1 is not a string but int: 7"),
-        (["a dog", None], "text 1 is not a string but NoneType"),
-        ([b"a dog"], "text 0 is not a string but bytes"),
+        (["a dog", 7], "expected a string as text 1, got int: 7"),
+        (["a dog", None], "expected a string as text 1, got NoneType"),
+        ([b"a dog"], "expected a string as text 0, got bytes"),
         (b"a dog", "expected texts, got bytes"),
         (7, "expected texts, got int"),
     ],
@@ -108,14 +108,14 @@ def test_an_iterator_is_taken_window_by_window(encoder: Encoder, monkeypatch) ->
             most_ahead = max(most_ahead, taken - encoded)
             yield f"text {WORDS[number]}"
 
-    distinct = encoder._encode_distinct
+    encode_ids = encoder.encode_ids
 
-    def counting(texts, *rest):
+    def counting(ids, **options):
         nonlocal encoded
-        encoded += len(texts)
-        return distinct(texts, *rest)  # (vectors, which were cut)
+        encoded += len(ids)
+        return encode_ids(ids, **options)
 
-    monkeypatch.setattr(encoder, "_encode_distinct", counting)
+    monkeypatch.setattr(encoder, "encode_ids", counting)
     assert encoder.encode(stream()).shape == (20, 32)
     assert most_ahead <= 5
 

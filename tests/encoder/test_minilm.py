@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from twinpass import Encoder
-from twinpass.encoder.builtin import find_minilm
+from twinpass.encoder.load import find_minilm
 from twinpass.errors import ModelError
 
 

@@ -228,7 +228,7 @@ def test_a_layer_is_fitted_once_and_found_again(lab, monkeypatch, layer):
     subject = Fitted(of=Raw(pooler="avg"), layer=layer, on="nli")
     texts = ["a cat sits", "a dog runs"]
     fitted = lab.model(subject, 1).encode(texts)
-    monkeypatch.setattr("twinpass.encoder.postprocess.Fit.__call__", None)  # fitting anew would fail
+    monkeypatch.setattr("twinpass.encoder.layers.Fit.__call__", None)  # fitting anew would fail
     assert (Lab(**vars_of(lab)).model(subject, 1).encode(texts) == fitted).all()
     with pytest.raises(TypeError):
         lab.model(dataclasses.replace(subject, on="target"), 1, texts=texts)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from twinpass.analysis.sampling import Vectors
-from twinpass.encoder.any_model import Encode, Model, from_encoder, open_model
-from twinpass.encoder.postprocess import Whitening, fit_whitening, whiten
+from twinpass.encoder.any_model import Encode, Model, open_model
+from twinpass.encoder.layers import Whitening, fit_whitening, whiten
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError
 from twinpass.progress import Progress, silent
@@ -104,22 +104,15 @@ class VariantEncoder:
 
 
 def _open(variant: Variant, loading: Mapping[str, Any]) -> Model:
-    from twinpass.encoder.encoder import Encoder
-
-    source = variant.source
-    if isinstance(source, Model):
-        return source
     options = dict(loading) | ({} if variant.pooler is None else {"pooler": variant.pooler})
-    if isinstance(source, Encoder):
-        encoder = source
-    elif variant.layers is None:
-        return open_model(source, **options)
-    else:
-        from twinpass.encoder.lower import keep_layers
+    if variant.layers is None:
+        return open_model(variant.source, **options)
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.encoder.layers import keep_layers
 
-        encoder = Encoder.load(str(source), **options)
-        keep_layers(encoder, variant.layers)
-    return from_encoder(encoder, precision=encoder.precision, runtime=encoder.runtime_name)
+    encoder = Encoder.load(str(variant.source), **options)
+    keep_layers(encoder, variant.layers)
+    return open_model(encoder)
 
 
 def _text(key: str, value: str) -> str:

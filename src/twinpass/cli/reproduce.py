@@ -75,7 +75,7 @@ def reproduce(
 def _open_lab(
     console: Console, *, scale: str, encoder: str | None, data: Path | None, output: Path, wordnet: str | None
 ) -> Any:
-    from twinpass.encoder.loading import find_folder
+    from twinpass.encoder.load import find_folder
     from twinpass.recipes.lab import Lab
     from twinpass.recipes.made_up import make_data, make_encoder
     from twinpass.recipes.scales import SCALES

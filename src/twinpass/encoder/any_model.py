@@ -1,108 +1,103 @@
-"""Anything that turns texts into vectors, opened by name."""
+"""Anything that turns texts into vectors: an encoder, word vectors, stored vectors, a service, a function."""
 
 from __future__ import annotations
 
+import json
+import os
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import ModelError
 
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
+KEY_VARIABLE = "TWINPASS_API_KEY"
+_BATCH = 128
+_TRIES = 4
+_TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes after which a request is sent again
 
 
 @dataclass(frozen=True)
 class Model:
-    """An encode function with a name; vectors are kept on disk only where a fingerprint says whose they are."""
+    """An encode function with a name; its vectors are cached on disk only if it has a fingerprint."""
 
     name: str
     encode: Encode
     fingerprint: str | None = None
 
 
-def open_model(
-    source: str | Path | Encode,
-    *,
-    pooler: str | None = None,
-    device: str = "auto",
-    precision: str = "fp32",
-    runtime: str = "torch",
-    max_tokens: int | None = None,
-    trust_pickle: bool = False,
-    trust_remote_code: bool = False,
-) -> Model:
-    """Open a folder, a hub name, word vectors, precomputed vectors, an embeddings URL, or take a function.
+def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "auto", **loading: Any) -> Model:
+    """Open a folder, a hub name, word vectors, stored vectors or an embeddings URL, or take an Encoder or a function.
 
     `.txt`, `.vec` and those gzipped are word vectors; a folder with bilstm.json is InferSent's encoder; `.parquet`
-    (columns text and vector) and `.npy` (beside a `.txt` of the texts) are precomputed; `http(s)://...#MODEL` is an
-    OpenAI-compatible service. The options are for encoders only, but for the device, which InferSent's takes too.
+    (columns text and vector) and `.npy` (beside a `.txt` of the texts) are stored vectors; `http(s)://...#MODEL` is an
+    OpenAI-compatible service. All else is loaded by `Encoder.load`, with the options in `loading`.
     """
+    if isinstance(source, Model):
+        return source
     if callable(source):
         return Model(getattr(source, "__name__", type(source).__name__), source)
-    for fits, opener in _KINDS:
-        if fits(str(source)):
-            return opener(str(source), device)
+    if not isinstance(source, (str, Path)):
+        return from_encoder(source)
+    name = str(source)
+    if name.startswith(("http://", "https://")):
+        return Model(name, EmbeddingsService(name).encode)
+    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")):
+        from twinpass.encoder.wordvectors import WordVectors
+
+        words = WordVectors.load(name)
+        return Model(name, words.encode, words.fingerprint)
+    if name.endswith((".parquet", ".npy")):
+        return Model(name, _stored(Path(name)))
+    if (Path(name) / "bilstm.json").is_file():
+        from twinpass.encoder.bilstm import BiLstmEncoder
+
+        bilstm = BiLstmEncoder.load(name, device=device)
+        return Model(name, bilstm.encode, bilstm.fingerprint)
     from twinpass.encoder.encoder import Encoder
 
-    encoder = Encoder.load(
-        source,
-        pooler=pooler,
-        device=device,
-        precision=precision,
-        runtime=runtime,
-        max_tokens=max_tokens,
-        trust_pickle=trust_pickle,
-        trust_remote_code=trust_remote_code,
-    )
-    return from_encoder(encoder, precision=precision, runtime=runtime)
+    return from_encoder(Encoder.load(name, device=device, **loading))
 
 
-def from_encoder(encoder: Any, *, precision: str = "fp32", runtime: str = "torch") -> Model:
-    """Take an Encoder; how it is run is added to what it is."""
-    fingerprint = f"{encoder.fingerprint}-{precision}-{runtime}"
-    return Model(encoder.name, encoder.encode, fingerprint)
+def from_encoder(encoder: Encoder, *, precision: str | None = None, runtime: str | None = None) -> Model:
+    """Take an Encoder; its precision and runtime are part of the fingerprint."""
+    run = f"{precision or encoder.precision}-{runtime or encoder.runtime_name}"
+    return Model(encoder.name, encoder.encode, f"{encoder.fingerprint}-{run}")
 
 
-def _word_vectors(source: str) -> Model:
-    from twinpass.encoder.static import WordVectors
-
-    words = WordVectors.load(source)
-    return Model(source, words.encode, words.fingerprint)
-
-
-def _bilstm(source: str, device: str) -> Model:
-    from twinpass.encoder.bilstm import BiLstmEncoder
-
-    encoder = BiLstmEncoder.load(source, device=device)
-    return Model(source, encoder.encode, encoder.fingerprint)
-
-
-def _precomputed(source: str) -> Model:
-    """Vectors by text from a file; a text that is not there is an error that names it."""
-    path = Path(source)
+def _stored(path: Path) -> Encode:
+    """Look up vectors by text in a file; a text without one is an error that names it."""
     if not path.is_file():
-        raise ModelError(f"no file {path} of precomputed vectors.")
+        raise ModelError(f"there is no file {path} of stored vectors.")
     texts, vectors = _read_parquet(path) if path.suffix == ".parquet" else _read_npy(path)
     if vectors.ndim != 2 or len(texts) != len(vectors):
-        raise ModelError(f"{path} holds an array {vectors.shape} for {len(texts)} texts; a row each is wanted.")
-    # The empty sentence has no line in a file of texts: unless given a vector it has none, that is, zeros.
+        raise ModelError(f"{path} holds an array {vectors.shape} for {len(texts)} texts; expected a row for each.")
+    # A file of texts cannot hold the empty sentence: unless given a vector, its vector is zeros.
     vectors = np.concatenate([np.zeros((1, vectors.shape[1]), np.float32), vectors])
     row = {"": 0} | {text: place for place, text in enumerate(texts, start=1)}
 
-    def encode(wanted: Sequence[str]) -> Any:
-        missing = [text for text in wanted if text not in row]
+    def encode(asked: Sequence[str]) -> Any:
+        missing = [text for text in asked if text not in row]
         if missing:
             raise ModelError(
-                f"{path} has no vector for {len(missing)} of {len(wanted)} texts, the first of them "
+                f"{path} has no vector for {len(missing)} of {len(asked)} texts, the first of them "
                 f"{missing[0][:80]!r}. Encode all the tasks' texts (--write-texts FILE writes them)."
             )
-        return vectors[[row[text] for text in wanted]]
+        return vectors[[row[text] for text in asked]]
 
-    return Model(source, encode)
+    return encode
 
 
 def _read_parquet(path: Path) -> tuple[list[str], Any]:
@@ -113,14 +108,14 @@ def _read_parquet(path: Path) -> tuple[list[str], Any]:
         table = pq.read_table(path, columns=["text", "vector"])
         vectors = np.array(table["vector"].to_pylist(), dtype=np.float32)
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ModelError(f"{path}: the columns text and vector are wanted: {error}.") from error
+        raise ModelError(f"{path}: expected the columns text and vector: {error}.") from error
     return table["text"].to_pylist(), vectors
 
 
 def _read_npy(path: Path) -> tuple[list[str], Any]:
     beside = path.with_suffix(".txt")
     if not beside.is_file():
-        raise ModelError(f"{path} says no texts: write them, one a line, to {beside}.")
+        raise ModelError(f"{path} needs its texts beside it: write them, one per line, to {beside}.")
     try:
         vectors = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
@@ -129,23 +124,66 @@ def _read_npy(path: Path) -> tuple[list[str], Any]:
     return lines[:-1] if lines[-1] == "" else lines, vectors
 
 
-def _service(source: str) -> Model:
-    from twinpass.encoder.remote import EmbeddingsService
+class EmbeddingsService:
+    """A URL that answers {"model", "input"} with {"data": [{"index", "embedding"}]}; `#NAME` names the model."""
 
-    return Model(source, EmbeddingsService(source).encode)
+    def __init__(self, source: str, *, timeout: float = 60.0, pause: float = 1.0) -> None:
+        url, _, model = source.partition("#")
+        self.url = url if url.rstrip("/").endswith("/embeddings") else url.rstrip("/") + "/embeddings"
+        self.model = model or "default"
+        self.timeout = timeout
+        self.pause = pause
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return one vector per text (n, d), a few texts at a time; a temporary failure is tried again."""
+        blocks = [self._ask(list(texts[i : i + _BATCH])) for i in range(0, len(texts), _BATCH)]
+        return np.concatenate(blocks)
+
+    def _ask(self, texts: list[str], tries: int = _TRIES) -> NDArray[np.float32]:
+        try:
+            return self._vectors(self._post({"model": self.model, "input": texts}), len(texts))
+        except urllib.error.HTTPError as error:
+            if error.code not in _TEMPORARY or tries == 1:
+                raise ModelError(f"{self.url} answered {error.code}: {_reason(error)}{_hint(error)}") from error
+        except OSError as error:
+            if tries == 1:
+                raise ModelError(f"{self.url} cannot be reached: {error}. Is the service running?") from error
+        time.sleep(self.pause * 2 ** (_TRIES - tries))
+        return self._ask(texts, tries - 1)
+
+    def _post(self, document: dict[str, Any]) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if key := _key(self.url):
+            headers["Authorization"] = f"Bearer {key}"
+        body = json.dumps(document).encode()
+        request = urllib.request.Request(self.url, data=body, headers=headers)
+        with urllib.request.urlopen(request, timeout=self.timeout) as answer:
+            try:
+                return json.load(answer)
+            except ValueError as error:
+                raise ModelError(f"{self.url} returned something that is not JSON.") from error
+
+    def _vectors(self, answer: Any, count: int) -> NDArray[np.float32]:
+        try:
+            data = sorted(answer["data"], key=lambda entry: entry["index"])
+            vectors = np.array([entry["embedding"] for entry in data], dtype=np.float32)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelError(f"{self.url} returned no data[].index and data[].embedding.") from error
+        if vectors.ndim != 2 or len(vectors) != count:
+            raise ModelError(f"{self.url} was asked for {count} vectors and returned {vectors.shape}.")
+        return vectors
 
 
-def _holds(name: str) -> Callable[[str], bool]:
-    return lambda source: (Path(source) / name).is_file()
+def _key(url: str) -> str | None:
+    """Return the key to send: the one in TWINPASS_API_KEY to any service, OpenAI's to OpenAI only."""
+    own = os.environ.get(KEY_VARIABLE)
+    host = urllib.parse.urlsplit(url).hostname or ""
+    return own or (os.environ.get("OPENAI_API_KEY") if host == "api.openai.com" else None)
 
 
-def _ends(*suffixes: str) -> Callable[[str], bool]:
-    return lambda source: source.endswith(suffixes)
+def _reason(error: urllib.error.HTTPError) -> str:
+    return " ".join(error.read(300).decode("utf-8", "replace").split()) or str(error.reason)
 
 
-_KINDS: list[tuple[Callable[[str], bool], Callable[[str, str], Model]]] = [
-    (lambda source: source.startswith(("http://", "https://")), lambda source, _: _service(source)),
-    (_ends(".txt", ".vec", ".txt.gz", ".vec.gz"), lambda source, _: _word_vectors(source)),
-    (_ends(".parquet", ".npy"), lambda source, _: _precomputed(source)),
-    (_holds("bilstm.json"), _bilstm),
-]
+def _hint(error: urllib.error.HTTPError) -> str:
+    return f" Set {KEY_VARIABLE} to the service's key." if error.code in (401, 403) else ""

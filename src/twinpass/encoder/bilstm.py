@@ -5,7 +5,7 @@
     FOLDER/
       bilstm.json         format, sizes
       model.safetensors   the LSTM's weights and the word vectors
-      words.txt           the words, one a line, in the order of the vectors
+      words.txt           the words, one per line, in the order of the vectors
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from twinpass.encoder.distinct import Distinct, windows
-from twinpass.encoder.loading import explained
-from twinpass.encoder.runtime import choose_device, evaluating
-from twinpass.encoder.settings import read_json
-from twinpass.encoder.static import WordVectors
+from twinpass.encoder.folder import read_json
+from twinpass.encoder.load import explained
+from twinpass.encoder.runtime import choose_device
+from twinpass.encoder.runtime.pytorch import evaluating
+from twinpass.encoder.tokens import Distinct, windows
+from twinpass.encoder.wordvectors import WordVectors
 from twinpass.errors import ModelError
 from twinpass.files import explaining, write_json
 from twinpass.text.batch import cut
@@ -63,18 +64,18 @@ class BiLstmEncoder:
         self.words = words
         self.name = name
         self.device = device
-        # One more row of zeros, for a text of which no word is known still needs a place to stand.
+        # One more row of zeros: a text without a known word still needs one position.
         empty = np.zeros((1, words.dimensions), dtype=np.float32)
         self.table = torch.from_numpy(np.concatenate([words.vectors, empty])).to(device)
 
     @classmethod
     def fresh(cls, words: WordVectors, *, hidden: int, device: torch.device) -> BiLstmEncoder:
-        """Make one to be trained, from torch's present random state."""
+        """Make an untrained one from torch's present random state."""
         return cls(BiLstm(words.dimensions, hidden), words, name=words.name, device=device)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, device: str = "auto") -> BiLstmEncoder:
-        """Load what `save` wrote; anything that is missing or does not fit is an error."""
+        """Load what `save` wrote; anything missing or inconsistent is an error."""
         folder = Path(folder)
         facts = read_json(folder / FILE)
         if facts.get("format") != FORMAT:

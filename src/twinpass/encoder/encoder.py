@@ -1,8 +1,7 @@
-"""Encoder: load, encode, save."""
+"""Encoder: load, encode, compare, save."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -10,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
 
@@ -18,28 +18,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from twinpass.encoder.assemble import assemble, settle, token_limit
-from twinpass.encoder.distinct import Distinct, windows
-from twinpass.encoder.loading import DROPOUT_FIELDS, explained, find_folder
-from twinpass.encoder.model import Dense, SentenceModel
+from twinpass.encoder.folder import Settings, save_model
+from twinpass.encoder.load import DROPOUT_FIELDS, assemble, explained, find_folder, settle, token_limit
+from twinpass.encoder.model import Dense, SentenceModel, WeightsSeen
 from twinpass.encoder.runtime import check_precision, choose_device, make_runtime
-from twinpass.encoder.saving import save_model
-from twinpass.encoder.settings import Settings
-from twinpass.encoder.tokens import Tokens
+from twinpass.encoder.similarity import Cosines, compare
+from twinpass.encoder.tokens import Distinct, Tokens, windows
 from twinpass.errors import InputError
+from twinpass.progress import Advance, bar, silent
 from twinpass.text.batch import cut
 from twinpass.vectors import unit
 
 Vectors = NDArray[np.float32]
 Item = TypeVar("Item")
 
-WINDOW = 65_536  # texts looked at together: enough to sort by length, little enough to hold
+WINDOW = 65_536  # texts sorted by length together: few enough to hold in memory
 STREAM_WINDOW = 4_096  # texts of one block of a stream: under 1 % padding, and a bar moves every few seconds
 TOKEN_BUDGET = 4_096  # padded tokens in one forward pass
 
 
-# What a config notes of its own history, and what only training or the caller looks at.
-_SAYS_NOTHING_OF_VECTORS = {
+# Fields of a config that do not change vectors: its history, and what only training or the caller uses.
+_NOT_IN_FINGERPRINT = {
     "_name_or_path",
     "architectures",
     "dtype",
@@ -51,7 +50,7 @@ _SAYS_NOTHING_OF_VECTORS = {
 
 
 class Encoded(NamedTuple, Generic[Item]):
-    """A block of a stream: the items, a vector each (n, dimensions), and the positions of those that were truncated."""
+    """A block of a stream: items, their vectors (n, dimensions), and the positions of the truncated ones."""
 
     items: list[Item]
     vectors: Vectors
@@ -59,7 +58,7 @@ class Encoded(NamedTuple, Generic[Item]):
 
 
 class TruncationWarning(UserWarning):
-    """Texts were longer than the model reads."""
+    """Texts were longer than the token limit and were truncated."""
 
 
 class Encoder:
@@ -84,6 +83,15 @@ class Encoder:
         self.precision = precision
         self.runtime_name = runtime
         self.runtime = make_runtime(runtime, self, precision=precision)
+        self._fingerprint: tuple[WeightsSeen, tuple[object, ...], str] | None = None
+
+    def __repr__(self) -> str:
+        limit = f"at most {self.max_tokens} tokens" if self.max_tokens else "any number of tokens"
+        shape = f"pooler {self.pooler}, {self.dimensions} dimensions, {limit}"
+        return f"Encoder({self.name!r}: {shape}, {self.device}, {self.precision}, {self.runtime_name})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_fingerprint": None}  # it refers to weights of this process
 
     @classmethod
     def load(
@@ -102,9 +110,9 @@ class Encoder:
     ) -> Encoder:
         """Load the built-in model, a folder, or a hub model that the user names.
 
-        `pooler` goes before what the folder says and is needed where it says nothing. `fresh_head_seed` lets a
-        pooler with an MLP start one from a seed, for training; without it an MLP that is missing and kept at test time
-        is an error.
+        `pooler` replaces the folder's pooler, and is needed where the folder names none. With `fresh_head_seed`, for
+        training, a pooler with an MLP may start a new one; without it, a missing MLP is an error if it is kept at test
+        time.
         """
         place = choose_device(device)
         check_precision(precision, place)
@@ -153,8 +161,8 @@ class Encoder:
     ) -> Vectors | tuple[Vectors, list[int]]:
         """Return one float32 vector per text (n, dimensions), in order; for a single string, its vector.
 
-        Each distinct text is encoded once. An iterator is consumed in windows and never held whole. With
-        `return_truncated`, the positions of the texts that were longer than the model reads come second.
+        Each distinct text is encoded once. An iterator is read in windows and never held whole. With
+        `return_truncated`, the positions of the texts that were longer than the limit are returned too.
         """
         single = isinstance(texts, str)
         limit = self._limit(max_tokens)
@@ -162,13 +170,14 @@ class Encoder:
         blocks: list[Vectors] = [np.empty((0, self.dimensions), dtype=np.float32)]
         given = [texts] if isinstance(texts, str) else texts
         total = len(given) if isinstance(given, Sized) else None
-        with _bar(total, shown=progress) as advance:
+        show = bar if progress and sys.stderr.isatty() else silent
+        with show("encoding", total=total) as advance:
             for window in windows(given, WINDOW):
                 known = len(distinct)
-                fresh, cut_places = self._encode_distinct(distinct.add(window), limit, advance)
+                ids, cut_places = self.tokens.ids(distinct.add(window), max_tokens=limit)
                 cut_rows.update(known + place for place in cut_places)
-                blocks.append(fresh)
-                advance(len(window) - len(fresh))
+                blocks.append(self.encode_ids(ids, advance=advance))
+                advance(len(window) - len(ids))
         truncated = distinct.places(cut_rows)
         self._report_truncation(len(truncated), len(distinct.rows), limit)
         vectors = np.concatenate(blocks)
@@ -191,18 +200,8 @@ class Encoder:
 
         Items are texts, or anything from which `key` takes the text, such as a row with an id beside it.
         """
-        return self._stream(windows(items, window, key), key, normalize=normalize, max_tokens=max_tokens)
-
-    def _stream(
-        self,
-        blocks: Iterable[list[Item]],
-        key: Callable[[Item], str] | None,
-        *,
-        normalize: bool,
-        max_tokens: int | None,
-    ) -> Iterator[Encoded[Item]]:
         truncated = count = 0
-        for block in blocks:
+        for block in windows(items, window, key):
             texts: list[Any] = block if key is None else [key(item) for item in block]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TruncationWarning)
@@ -213,29 +212,39 @@ class Encoder:
             yield Encoded(block, vectors, cut_places)
         self._report_truncation(truncated, count, self._limit(max_tokens))
 
+    def similarity(
+        self,
+        a: str | Sequence[str],
+        b: str | Sequence[str] | None = None,
+        *,
+        pairwise: bool = False,
+        max_tokens: int | None = None,
+    ) -> Cosines:
+        """Return the cosines of two texts, or of each text of `a` with each of `b` (without `b`, of `a`).
+
+        With `pairwise`, the first text of `a` is compared with the first of `b`, and so on.
+        """
+        return compare(partial(self.encode, max_tokens=max_tokens), a, b, pairwise=pairwise)
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model, whole or not at all, so that sentence-transformers and transformers load it too."""
         save_model(Path(folder), self.model, self.tokens, self.settings)
 
     def tokenize(self, texts: Sequence[str], *, max_tokens: int | None = None) -> list[list[int]]:
-        """Return each text's token ids, special tokens included, cut to the limit."""
+        """Return each text's token ids, special tokens included, truncated to the limit."""
         if isinstance(texts, str):
             raise InputError("expected texts, got a single string. Pass a list of one.")
         return self.tokens.ids(texts, max_tokens=self._limit(max_tokens))[0]
 
     def encode_ids(
-        self,
-        ids: Sequence[Sequence[int]],
-        *,
-        token_budget: int = TOKEN_BUDGET,
-        advance: Callable[[int], None] = lambda count: None,
+        self, ids: Sequence[Sequence[int]], *, token_budget: int = TOKEN_BUDGET, advance: Advance = lambda count: None
     ) -> Vectors:
-        """Return a vector for each row of token ids, as `tokenize` gives them, in batches of near-equal length."""
+        """Return a vector for each row of token ids, as `tokenize` returns them, in batches of near-equal length."""
         batches = cut(np.fromiter(map(len, ids), np.int64, len(ids)), token_budget=token_budget)
         vectors = np.empty((len(ids), self.dimensions), dtype=np.float32)
         with self.runtime.session() as forward:
             for batch in batches:
-                vectors[batch] = forward(self.pad([ids[place] for place in batch])).cpu().numpy()
+                vectors[batch] = forward(self.tokens.arrays([ids[place] for place in batch]))
                 advance(len(batch))
         return vectors
 
@@ -245,7 +254,7 @@ class Encoder:
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer, as transformers knows it."""
+        """The tokenizer, a transformers object."""
         return self.tokens.tokenizer
 
     @property
@@ -255,7 +264,7 @@ class Encoder:
 
     @property
     def max_tokens(self) -> int | None:
-        """How many tokens of a text are read at most."""
+        """The maximum number of tokens read of a text."""
         return self.settings.max_tokens
 
     @property
@@ -269,26 +278,24 @@ class Encoder:
 
     @property
     def fingerprint(self) -> str:
-        """A SHA-256 over weights and settings: equal fingerprints give equal vectors."""
+        """A SHA-256 over weights and settings: equal fingerprints give equal vectors.
+
+        It is computed once and again only after a change of weights, layers, settings or tokenizer.
+        """
         settings = replace(self.settings, transformer="", head=None, layers=())
         transformer: Any = self.model.transformer
-        config = {k: v for k, v in transformer.config.to_dict().items() if k not in _SAYS_NOTHING_OF_VECTORS}
-        rules = (settings, self.model.layers, json.dumps(config, sort_keys=True, default=str), self.tokens.rules())
-        digest = hashlib.sha256(repr(rules).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        return digest.hexdigest()
+        config = {k: v for k, v in transformer.config.to_dict().items() if k not in _NOT_IN_FINGERPRINT}
+        described = json.dumps(config, sort_keys=True, default=str)
+        marks = (settings, repr(self.model.layers), described, self.tokens.marks())
+        kept = self._fingerprint
+        if kept is None or kept[1] != marks or not kept[0].unchanged(self.model):
+            seen = WeightsSeen(self.model)
+            rules = (settings, self.model.layers, described, self.tokens.rules())
+            kept = self._fingerprint = (seen, marks, _digest(self.model, rules))
+        return kept[2]
 
     def _limit(self, max_tokens: int | None) -> int | None:
         return token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
-
-    def _encode_distinct(
-        self, texts: Sequence[str], limit: int | None, advance: Callable[[int], None]
-    ) -> tuple[Vectors, list[int]]:
-        """Encode texts in batches of near-equal length, vectors in order; also return which texts were cut."""
-        ids, cut_places = self.tokens.ids(texts, max_tokens=limit)
-        return self.encode_ids(ids, advance=advance), cut_places
 
     def _report_truncation(self, truncated: int, texts: int, limit: int | None) -> None:
         if truncated:
@@ -297,10 +304,9 @@ class Encoder:
             warnings.warn(f"{message}; only their {kept} was encoded.", TruncationWarning, stacklevel=3)
 
 
-def _bar(total: int | None, *, shown: bool) -> contextlib.AbstractContextManager[Callable[[int], None]]:
-    """Return a progress bar, or what takes its place where nobody can see one."""
-    if not shown or not sys.stderr.isatty():
-        return contextlib.nullcontext(lambda count: None)
-    from twinpass.progress import bar
-
-    return bar("encoding", total=total)
+def _digest(model: SentenceModel, rules: tuple[object, ...]) -> str:
+    digest = hashlib.sha256(repr(rules).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

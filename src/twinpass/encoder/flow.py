@@ -1,14 +1,13 @@
-"""Flow (Li et al., 2020): a small Glow that maps vectors to a standard normal, and back again without loss.
+"""Flow (Li et al., 2020): a small Glow, an invertible network that maps vectors to a standard normal.
 
 A vector is a 1 x 1 image whose channels are its dimensions, so every convolution of Glow is a linear map here. A
-level is a row of steps; after each level but the last, half of the channels is finished and leaves for the output.
+level is a row of steps; after each level but the last, half of the channels leaves for the output.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
@@ -17,15 +16,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from twinpass.errors import ConfigError, TrainingError
+from twinpass.progress import Advance
 
 Part = TypeVar("Part", bound=nn.Module)
 
 BATCH = 32  # vectors in one step of the optimiser; this and the next three as Li et al. have them
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.01
-LARGEST_GRADIENT = 1.0
-# The authors start from the first batch. It scores the same, but 32 vectors may miss that a channel varies at all.
-FIRST_LOOK = 1_024
+MAX_GRADIENT_NORM = 1.0
+# The authors initialise from the first batch. It scores the same, but 32 vectors may miss that a channel varies.
+INITIALISED_FROM = 1_024
 
 
 class ActNorm(nn.Module):
@@ -42,12 +42,8 @@ class ActNorm(nn.Module):
         """Map (n, channels) to the same shape."""
         return (x + self.bias) * (self.FASTER * self.log_scale).exp()
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo `forward`."""
-        return y * (-self.FASTER * self.log_scale).exp() - self.bias
-
     def log_determinant(self) -> Tensor:
-        """Return the log of the volume that `forward` makes of one: the same everywhere."""
+        """Return the log-determinant of `forward`, which is the same everywhere."""
         return self.FASTER * self.log_scale.sum()
 
     @torch.no_grad()
@@ -60,7 +56,7 @@ class ActNorm(nn.Module):
 
 
 class Step(nn.Module):
-    """One step of Glow: norm, the channels in reverse, and half of them shifted by what the others say."""
+    """One step of Glow: norm, the channels in reverse, and half of them shifted by a function of the others."""
 
     def __init__(self, channels: int, width: int) -> None:
         super().__init__()
@@ -74,14 +70,9 @@ class Step(nn.Module):
         kept, moved = x[:, : self.kept], x[:, self.kept :]
         return torch.cat([kept, moved + self.shift(kept)], dim=-1)
 
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo `forward`."""
-        kept, moved = y[:, : self.kept], y[:, self.kept :]
-        return self.norm.inverse(torch.cat([kept, moved - self.shift(kept)], dim=-1).flip(-1))
-
 
 def _shift(inputs: int, width: int, outputs: int) -> nn.Sequential:
-    """Return the small network of a coupling; its last map is zero at first, so that it shifts by nothing."""
+    """Return the small network of a coupling; its last map starts at zero, so that it shifts by nothing."""
     sizes = [inputs, width, width, outputs]
     maps = [nn.Linear(a, b, bias=False) for a, b in itertools.pairwise(sizes)]
     for each in maps[:-1]:
@@ -91,31 +82,18 @@ def _shift(inputs: int, width: int, outputs: int) -> nn.Sequential:
     return nn.Sequential(*first, nn.ReLU(), *second, nn.ReLU(), *last)
 
 
-class Level(nn.Sequential):
-    """Some steps, one after another."""
-
-    def __init__(self, channels: int, depth: int, width: int) -> None:
-        super().__init__(*(Step(channels, width) for _ in range(depth)))
-
-    def inverse(self, y: Tensor) -> Tensor:
-        """Undo `forward`."""
-        for step in reversed(_parts(self, Step)):
-            y = step.inverse(y)
-        return y
-
-
 class Flow(nn.Module):
-    """A Glow over vectors: levels of steps, additive couplings, a standard normal as prior."""
+    """A Glow over vectors: levels of steps, additive couplings, a standard normal prior."""
 
     def __init__(self, dimensions: int, *, levels: int = 3, depth: int = 3, width: int = 32) -> None:
         super().__init__()
         if dimensions < 2**levels:
-            raise ConfigError(f"a flow of {levels} levels needs {2**levels} dimensions or more: got {dimensions}.")
+            raise ConfigError(f"a flow of {levels} levels needs at least {2**levels} dimensions, got {dimensions}.")
         self.settings = {"dimensions": dimensions, "levels": levels, "depth": depth, "width": width}
-        # Half of a level's channels go on to the next; where they are odd in number, the odd one leaves.
+        # Half of a level's channels enter the next; if their number is odd, the odd one leaves.
         channels = [dimensions // 2**level for level in range(levels)]
         self.leaving = [here - beyond for here, beyond in zip(channels, [*channels[1:], 0], strict=True)]
-        self.levels = nn.ModuleList(Level(here, depth, width) for here in channels)
+        self.levels = nn.ModuleList(nn.Sequential(*(Step(here, width) for _ in range(depth))) for here in channels)
 
     def forward(self, vectors: Tensor) -> Tensor:
         """Map vectors (n, d) to codes (n, d): what left at each level, one after another."""
@@ -127,30 +105,22 @@ class Flow(nn.Module):
             vectors = vectors[:, :on]
         return torch.cat(codes, dim=-1)
 
-    def inverse(self, codes: Tensor) -> Tensor:
-        """Map codes back to the vectors they came from."""
-        parts = torch.split(codes, self.leaving, dim=-1)
-        vectors = codes[:, :0]
-        for level, part in zip(reversed(_parts(self, Level)), reversed(parts), strict=True):
-            vectors = level.inverse(torch.cat([vectors, part], dim=-1))
-        return vectors
-
     def log_prob(self, vectors: Tensor) -> Tensor:
-        """Return each vector's log density (n,): that of its code, and the volume that the flow makes of one."""
+        """Return each vector's log density (n,): that of its code plus the log-determinant."""
         codes = self(vectors)
         normal = -0.5 * (codes.square() + math.log(2 * math.pi)).sum(dim=-1)
-        # A coupling only shifts: all change of volume is in the norms between couplings.
+        # A coupling only shifts: only the norms between couplings change the volume.
         volumes = [step.norm.log_determinant() for step in _parts(self, Step)]
         log_prob: Tensor = normal + torch.stack(volumes).sum()
         return log_prob
 
     def loss(self, vectors: Tensor) -> Tensor:
-        """Return the bits per dimension that the vectors cost, on average: what fitting makes small."""
+        """Return the average bits per dimension of the vectors, which fitting minimises."""
         return -self.log_prob(vectors).mean() / (math.log(2) * vectors.shape[-1])
 
     @torch.no_grad()
     def start_from(self, sample: Tensor) -> None:
-        """Start every norm, from the first on, from what the sample is when it gets there."""
+        """Initialise every norm, in order, from the sample as it arrives there."""
         hooks = [norm.register_forward_pre_hook(_start) for norm in _parts(self, ActNorm)]
         self(sample)
         for hook in hooks:
@@ -166,23 +136,21 @@ def _parts(whole: nn.Module, kind: type[Part]) -> list[Part]:
     return [part for part in whole.modules() if isinstance(part, kind)]
 
 
-def fit_flow(vectors: NDArray[np.float32], *, seed: int, advance: Callable[[int], None] = lambda count: None) -> Flow:
-    """Fit a flow to vectors (n, d) in one epoch; the seed draws its weights and the order of the vectors."""
+def fit_flow(vectors: NDArray[np.float32], *, seed: int, advance: Advance = lambda count: None) -> Flow:
+    """Fit a flow to vectors (n, d) in one epoch; the seed decides its weights and the order of the vectors."""
     data = torch.tensor(vectors, dtype=torch.float32)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         flow = Flow(data.shape[1])
         order = torch.randperm(len(data))
-    flow.start_from(data[order[:FIRST_LOOK]])
+    flow.start_from(data[order[:INITIALISED_FROM]])
     optimizer = torch.optim.AdamW(flow.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     for batch in torch.split(order, BATCH):
         loss = flow.loss(data[batch])
         if not loss.isfinite():
-            raise TrainingError(
-                "the flow's loss is not a number any more. Are some vectors far larger than the others?"
-            )
+            raise TrainingError("the flow's loss is no longer finite. Are some vectors far larger than the others?")
         torch.autograd.backward(loss)
-        nn.utils.clip_grad_norm_(flow.parameters(), LARGEST_GRADIENT)
+        nn.utils.clip_grad_norm_(flow.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
         optimizer.zero_grad()
         advance(len(batch))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import weakref
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -76,10 +78,37 @@ class SentenceModel(nn.Module):
 
 
 def fresh_head(width: int, *, seed: int, deviation: float = 0.02) -> Dense:
-    """Make the MLP over [CLS] as BERT initialises its layers, from a seed of its own."""
+    """Make the MLP over [CLS] as BERT initialises its layers, from its own seed."""
     head = Dense(width, width, activation="Tanh")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         head.linear.weight.normal_(0.0, deviation, generator=generator)
         head.linear.bias.zero_()
     return head
+
+
+class WeightsSeen:
+    """A model's weights at one moment, to tell cheaply whether any was changed or replaced since.
+
+    torch counts changes of a tensor as versions, but not those by fused optimizers or through `weight.data`: for these,
+    a few values of every tensor are compared. Only a change of single values that torch does not count goes unnoticed.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        # Weak references: an address alone may be that of a newer tensor, and dropped weights must not be kept alive.
+        self._seen = [(name, weakref.ref(tensor), mark) for name, tensor, mark in _weights(model)]
+
+    def unchanged(self, model: nn.Module) -> bool:
+        """Tell whether the model has the same weights, by identity, memory, version and some values."""
+        now = list(_weights(model))
+        return len(now) == len(self._seen) and all(
+            name == old_name and reference() is tensor and mark == old_mark
+            for (name, tensor, mark), (old_name, reference, old_mark) in zip(now, self._seen, strict=True)
+        )
+
+
+def _weights(model: nn.Module) -> Iterator[tuple[str, Tensor, tuple[object, ...]]]:
+    for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        some = tensor.detach().view(-1)[:: max(1, tensor.numel() // 4)].tolist() if tensor.is_contiguous() else []
+        # Tensors made in inference mode have no version: NaN equals nothing, so they count as changed.
+        yield name, tensor, (tensor.data_ptr(), float("nan") if tensor.is_inference() else tensor._version, some)

@@ -1,6 +1,6 @@
 """Poolers: from the hidden states of every token to one vector per sentence.
 
-A pooler is named in a checkpoint and obeyed on load. `a+b` concatenates two poolers.
+A checkpoint names its pooler, and loading uses that one. `a+b` concatenates two poolers.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def describe_poolers() -> str:
 
 
 def masked_mean(states: Tensor, mask: Tensor) -> Tensor:
-    """Average token states (n, tokens, width) over the places where the mask is 1."""
+    """Average token states (n, tokens, width) where the mask is 1."""
     weights = mask.unsqueeze(-1).to(states.dtype)
     return (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)
 
@@ -98,62 +98,44 @@ def _last_token(output: Any, mask: Tensor) -> Tensor:
     return states[torch.arange(len(last), device=states.device), last]
 
 
-POOLERS.add(
-    "cls_mlp",
-    Pooler(
-        pool=_cls,
-        head="kept",
-        mode="cls",
-        about="[CLS], then a Linear + tanh learned in training and kept (the paper's supervised models)",
-    ),
-)
-POOLERS.add(
+def _add(name: str, pool: Pool, about: str, **more: Any) -> None:
+    POOLERS.add(name, Pooler(pool=pool, about=about, **more))
+
+
+_add("cls_mlp", _cls, "[CLS], then a Linear + tanh (the paper's supervised models)", head="kept", mode="cls")
+_add(
     "cls_mlp_train",
-    Pooler(
-        pool=_cls,
-        head="training",
-        mode="cls",
-        about="[CLS]; the Linear + tanh is for training only (the paper's unsupervised models)",
-    ),
+    _cls,
+    "[CLS]; the Linear + tanh is for training only (the paper's unsupervised models)",
+    head="training",
+    mode="cls",
 )
-POOLERS.add("cls", Pooler(pool=_cls, mode="cls", about="[CLS] of the last layer, no MLP"))
-POOLERS.add(
+_add("cls", _cls, "[CLS] of the last layer, no MLP", mode="cls")
+_add(
     "cls_pretrained",
-    Pooler(
-        pool=_pretrained,
-        about="[CLS] through the checkpoint's own pretrained pooler (the authors' released supervised models)",
-    ),
+    _pretrained,
+    "[CLS] through the checkpoint's own pretrained pooler (the authors' released supervised models)",
 )
-POOLERS.add("avg", Pooler(pool=_average(-1), mode="mean", about="masked mean of the last layer (SBERT, CT, MiniLM)"))
-POOLERS.add(
-    "avg_top2",
-    Pooler(pool=_average(-2, -1), layers=(-2, -1), about="masked mean of the last two layers (BERT-flow's own code)"),
-)
-POOLERS.add(
+_add("avg", _average(-1), "masked mean of the last layer (SBERT, CT, MiniLM)", mode="mean")
+_add("avg_top2", _average(-2, -1), "masked mean of the last two layers (BERT-flow's paper)", layers=(-2, -1))
+_add(
     "avg_first_last",
-    Pooler(
-        pool=_average(1, -1),
-        layers=(1, -1),
-        about="masked mean of the first transformer layer and the last (BERT-whitening)",
-    ),
+    _average(1, -1),
+    "masked mean of the first transformer layer and the last (BERT-whitening; BERT-flow's code)",
+    layers=(1, -1),
 )
-POOLERS.add(
+_add(
     "avg_embeddings_last",
-    Pooler(
-        pool=_average(0, -1),
-        layers=(0, -1),
-        about="masked mean of the embedding layer and the last (the paper's row 'first-last avg.', 56.70)",
-    ),
+    _average(0, -1),
+    "masked mean of the embedding layer and the last (the paper's row 'first-last avg.', 56.70)",
+    layers=(0, -1),
 )
-POOLERS.add("max", Pooler(pool=_max, mode="max", about="maximum over tokens of the last layer"))
-POOLERS.add(
+_add("max", _max, "maximum over tokens of the last layer", mode="max")
+_add(
     "mean_sqrt_length",
-    Pooler(
-        pool=_mean_sqrt_length, mode="mean_sqrt_len_tokens", about="sum over tokens divided by the root of their number"
-    ),
+    _mean_sqrt_length,
+    "sum over tokens divided by the square root of their number",
+    mode="mean_sqrt_len_tokens",
 )
-POOLERS.add(
-    "weighted_mean",
-    Pooler(pool=_weighted_mean, mode="weightedmean", about="mean weighted by position, later tokens more"),
-)
-POOLERS.add("last_token", Pooler(pool=_last_token, mode="lasttoken", about="state of the last token"))
+_add("weighted_mean", _weighted_mean, "mean weighted by position, later tokens more", mode="weightedmean")
+_add("last_token", _last_token, "state of the last token", mode="lasttoken")

@@ -1,8 +1,8 @@
-"""Vectors kept on disk by (model, text), so that no sentence is encoded twice, whoever asks.
+"""Vectors cached on disk by model and text, so that no sentence is encoded twice.
 
-One SQLite file in WAL mode: its locks make it safe for several runs at once. When it outgrows its bound, the models
-that were used longest ago lose their vectors first. A cache that cannot be used is left alone, with a warning: it
-makes a run slower, never wrong.
+One SQLite file in WAL mode, safe for several processes at once. When it grows beyond its limit, the vectors of the
+least recently used models are deleted first. A cache that cannot be used only causes a warning: runs get slower, never
+wrong.
 """
 
 from __future__ import annotations
@@ -12,37 +12,40 @@ import hashlib
 import sqlite3
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+from numpy.typing import NDArray
 
 from twinpass.encoder.any_model import Encode, Model
 from twinpass.errors import ModelError, OutputError
 from twinpass.files import cache_folder
+from twinpass.progress import Advance
 
 MAX_BYTES = 4 << 30
-_ASKED = 500  # keys in one question; SQLite takes 999 everywhere
+_BLOCK = 4_096  # texts encoded before they are stored: a run that is stopped loses at most these
+_ASKED = 500  # keys in one query; SQLite allows 999 everywhere
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, used REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS vectors (
     id INTEGER PRIMARY KEY, model INTEGER NOT NULL, text BLOB NOT NULL, vector BLOB NOT NULL, UNIQUE (model, text));
 """
 
-Vectors = npt.NDArray[np.float32]
+Vectors = NDArray[np.float32]
 
 
 class Cache:
-    """Vectors on disk; models are told apart by a name that says all that shapes their vectors."""
+    """Vectors on disk; a model is identified by a fingerprint of everything its vectors depend on."""
 
     def __init__(self, path: Path | None = None, *, max_bytes: int = MAX_BYTES) -> None:
         self.path = path
         self.max_bytes = max_bytes
         self.usable = True
+        self._ready = False  # the database has its mode and its tables
 
     def load(self, model: str, texts: Sequence[str]) -> dict[int, Vectors]:
-        """Return the vectors that are there, by the position of their text."""
+        """Return the cached vectors, by the position of their text."""
         found: dict[int, Vectors] = {}
         with self._forgiven(), self._connected() as database:
             number = _number(database, model)
@@ -56,7 +59,7 @@ class Cache:
         return found
 
     def save(self, model: str, texts: Sequence[str], vectors: Vectors) -> None:
-        """Keep the vectors (n, d) of distinct texts, all or none of them."""
+        """Store the vectors (n, d) of distinct texts, all or none of them."""
         rows = zip(map(_key, texts), (row.tobytes() for row in vectors.astype("<f4")), strict=True)
         with self._forgiven(), self._connected() as database:
             number = _number(database, model)
@@ -65,7 +68,7 @@ class Cache:
             self._shrink(database)
 
     def _shrink(self, database: sqlite3.Connection) -> None:
-        """Drop the vectors of the models used longest ago; of a lone model, those that came first."""
+        """Delete the vectors of the least recently used models; of a single model, the oldest."""
         models = [row[0] for row in database.execute("SELECT id FROM models ORDER BY used")]
         while _used_bytes(database) > self.max_bytes:
             if len(models) > 1:
@@ -85,27 +88,39 @@ class Cache:
         if not self.usable:
             raise sqlite3.OperationalError("it failed before")
         with contextlib.closing(sqlite3.connect(self.path, timeout=60)) as database:
-            database.execute("PRAGMA auto_vacuum = INCREMENTAL")
-            database.execute("PRAGMA journal_mode = WAL")
+            if not self._ready:
+                self._set_up(database)
             database.execute("PRAGMA synchronous = NORMAL")
-            database.executescript(_SCHEMA)
             with database:
                 yield database
             database.execute("PRAGMA incremental_vacuum").fetchall()
 
+    def _set_up(self, database: sqlite3.Connection) -> None:
+        """Set the mode and make the tables, one process at a time.
+
+        Of two connections that switch to WAL mode at once, SQLite lets one fail without waiting for the timeout.
+        """
+        from filelock import FileLock
+
+        with FileLock(f"{self.path}.lock", timeout=60):
+            database.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            database.execute("PRAGMA journal_mode = WAL")
+            database.executescript(_SCHEMA)
+        self._ready = True
+
     @contextlib.contextmanager
     def _forgiven(self) -> Iterator[None]:
-        """Go on without the cache if it fails, and say so the first time."""
+        """Continue without the cache if it fails, with a warning the first time."""
         try:
             yield
-        except (sqlite3.Error, OutputError) as error:
+        except (sqlite3.Error, OutputError, OSError, NotImplementedError) as error:  # some disks have no locks
             if self.usable:
-                warnings.warn(f"going on without the cache of vectors ({self.path}): {error}", stacklevel=4)
+                warnings.warn(f"continuing without the vector cache ({self.path}): {error}", stacklevel=4)
             self.usable = False
 
 
 def _number(database: sqlite3.Connection, model: str) -> int:
-    """Return the model's number, and note that it was used now."""
+    """Return the model's number, and record that it was used now."""
     database.execute(
         "INSERT INTO models (name, used) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET used = excluded.used",
         (model, time.time()),
@@ -125,14 +140,10 @@ def _key(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
-Advance = Callable[[int], None]
-_BLOCK = 4_096  # texts encoded before they are kept: a run that is stopped loses no more than these
-
-
 def encode_once(
     model: Model, texts: Iterable[str], *, cache: Cache | None = None, advance: Advance | None = None
 ) -> Encode:
-    """Encode distinct texts, from the cache where it has them; return a function that looks vectors up."""
+    """Encode distinct texts that are not in the cache; return a function that looks their vectors up."""
     distinct = list(dict.fromkeys(texts))
     known = cache.load(model.fingerprint, distinct) if cache and model.fingerprint else {}
     if advance:
@@ -147,22 +158,22 @@ def encode_once(
         known.update(zip(places, vectors, strict=True))
         if advance:
             advance(len(block))
-    # With nothing to encode (a task that brings its own texts) there is nothing to look up either.
+    # A task may bring no texts to encode; then nothing is looked up.
     matrix: Vectors = np.stack([known.pop(i) for i in range(len(distinct))]) if distinct else np.zeros((0, 1), "f4")
     row = {text: place for place, text in enumerate(distinct)}
-    return lambda wanted: matrix[[row[text] for text in wanted]]
+    return lambda asked: matrix[[row[text] for text in asked]]
 
 
 def checked_vectors(model: Model, texts: Sequence[str]) -> Vectors:
-    """Encode texts and refuse what cannot be judged: a wrong shape, or values that are not numbers."""
+    """Encode texts and refuse vectors of a wrong shape or with non-finite values."""
     vectors = np.asarray(model.encode(texts))
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise ModelError(
             f"{model.name} was given {len(texts)} texts and returned an array of shape {vectors.shape}; "
-            f"({len(texts)}, dimensions) is wanted."
+            f"expected ({len(texts)}, dimensions)."
         )
     if not (np.issubdtype(vectors.dtype, np.floating) or np.issubdtype(vectors.dtype, np.integer)):
-        raise ModelError(f"{model.name} returned {vectors.dtype} values; numbers are wanted.")
+        raise ModelError(f"{model.name} returned {vectors.dtype} values; expected numbers.")
     wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(wrong):
         raise ModelError(

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from twinpass.encoder.any_model import Encode, Model, from_encoder, open_model
+from twinpass.encoder.any_model import Encode, Model, open_model
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError
 from twinpass.evaluation.confidence import RESAMPLES, interval
@@ -220,11 +220,7 @@ def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:
     known = [*inspect.signature(Encoder.load).parameters, *inspect.signature(evaluate).parameters]
     for name in loading.keys() - known:
         raise ConfigError(f"no option named {name!r}.{suggest(name, known)}")
-    if isinstance(model, Model):
-        return model
-    if isinstance(model, Encoder):
-        return from_encoder(model, precision=model.precision, runtime=model.runtime_name)
-    if not callable(model):
+    if isinstance(model, (str, Path)):
         log(f"loading {model} ...")
     return open_model(model, **loading)
 

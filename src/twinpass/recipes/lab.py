@@ -257,7 +257,7 @@ class Lab:
         raise ConfigError(f"a baseline cannot start from {type(subject).__name__}.")
 
     def _fitted(self, subject: Fitted, seed: int, texts: Sequence[str]) -> Model:
-        from twinpass.encoder.postprocess import FITS, apply_layer, kept_layer
+        from twinpass.encoder.layers import FITS, apply_layer, kept_layer
 
         base = self.model(subject.of, seed)
         if subject.on == "nli":

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.loading import find_folder, quiet
+from twinpass.encoder.folder import quiet
+from twinpass.encoder.load import find_folder
 from twinpass.errors import ConfigError, ModelError
 from twinpass.training.chunked import cut_chunks
 from twinpass.training.processes import Processes

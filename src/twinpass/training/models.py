@@ -10,9 +10,8 @@ from torch import nn
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.foreign import read_foreign_settings
-from twinpass.encoder.loading import find_folder
-from twinpass.encoder.settings import read_settings
+from twinpass.encoder.folder import read_foreign_settings, read_settings
+from twinpass.encoder.load import find_folder
 from twinpass.training.checkpoint import SECOND
 from twinpass.training.mlm import MaskedLanguageModel
 from twinpass.training.processes import Processes

@@ -15,7 +15,7 @@ import torch
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.loading import find_folder
+from twinpass.encoder.load import find_folder
 from twinpass.files import sha256
 from twinpass.text.augment import Hidden, hide
 from twinpass.text.batch import cut

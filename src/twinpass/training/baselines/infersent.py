@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from twinpass.encoder.bilstm import BiLstmEncoder
-from twinpass.encoder.static import WordVectors
+from twinpass.encoder.wordvectors import WordVectors
 from twinpass.errors import ConfigError
 from twinpass.text.rows import Rows
 from twinpass.training.baselines.base import BASELINES, Baseline, Defaults, Numbers

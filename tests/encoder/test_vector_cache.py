@@ -1,3 +1,8 @@
+"""The cache of vectors: what it returns, what it deletes, and several processes at once."""
+
+from __future__ import annotations
+
+import functools
 import multiprocessing
 import sqlite3
 
@@ -94,11 +99,65 @@ def test_several_runs_may_write_at_once(cache):
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
+def _open_first(path, first_here, second_here, switching, second_done):
+    """Open a new cache; at the switch to WAL mode, take the lock that SQLite takes, while the second is there too."""
+
+    def switch(database):
+        first_here.set()
+        both = second_here.wait(timeout=1)  # never, if the second waits its turn
+        if both:
+            database.execute("BEGIN IMMEDIATE")
+        switching.set()
+        if both:
+            second_done.wait(timeout=60)
+            database.execute("ROLLBACK")
+
+    _open_cache(path, switch)
+
+
+def _open_second(path, first_here, second_here, switching, second_done):
+    def switch(database):
+        second_here.set()
+        switching.wait(timeout=60)
+
+    first_here.wait(timeout=60)
+    try:
+        _open_cache(path, switch)
+    finally:
+        second_done.set()
+
+
+def _open_cache(path, switch):
+    class Stopping(sqlite3.Connection):
+        def execute(self, statement, *values):
+            if "journal_mode" in statement:
+                switch(super())
+            return super().execute(statement, *values)
+
+    sqlite3.connect = functools.partial(sqlite3.connect, factory=Stopping)
+    cache = Cache(path)
+    cache.save("m", ["a"], vectors_of(["a"]))
+    if not cache.usable:
+        raise SystemExit(1)
+
+
+def test_a_new_cache_may_be_opened_by_two_processes_at_once(cache):
+    context = multiprocessing.get_context("fork")
+    events = [context.Event() for _ in range(4)]
+    workers = [context.Process(target=job, args=(cache.path, *events)) for job in (_open_first, _open_second)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert len(cache.load("m", ["a"])) == 1
+
+
 def test_a_broken_cache_only_warns_and_once(tmp_path):
     path = tmp_path / "vectors.sqlite"
     path.write_bytes(b"this is no database" * 100)
     cache, counting = Cache(path), Counting()
-    with pytest.warns(UserWarning, match="going on without the cache") as warned:
+    with pytest.warns(UserWarning, match="continuing without the vector cache") as warned:
         lookup = encode_once(Model("m", counting, "print"), ["a", "b"], cache=cache)
     assert len(warned) == 1
     np.testing.assert_array_equal(lookup(["a"]), vectors_of(["a"]))

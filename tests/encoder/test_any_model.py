@@ -8,10 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from twinpass.encoder.any_model import Model, open_model
-from twinpass.encoder.remote import EmbeddingsService
-from twinpass.encoder.static import WordVectors
+from twinpass.encoder.any_model import EmbeddingsService, Model, open_model
 from twinpass.encoder.vector_cache import checked_vectors
+from twinpass.encoder.wordvectors import WordVectors
 from twinpass.errors import ModelError
 
 GLOVE = "the 1 0\ncat 0 2\n. 4 4\nnew york 3 3\n"
@@ -41,7 +40,11 @@ def test_word_vectors_average_known_words(tmp_path, name):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "is empty"), ("a 1 2\nb 1\n", ":2: a word and 2 numbers"), ("a x\n", ":1: a word and numbers")],
+    [
+        ("", "is empty"),
+        ("a 1 2\nb 1\n", ":2: expected a word and 2 numbers"),
+        ("a x\n", ":1: expected a word and numbers"),
+    ],
 )
 def test_broken_word_vectors_are_refused_by_line(tmp_path, text, message):
     (tmp_path / "w.txt").write_text(text)
@@ -70,7 +73,7 @@ def test_precomputed_parquet_and_npy(tmp_path):
 
 def test_precomputed_files_that_do_not_fit_are_refused(tmp_path):
     np.save(tmp_path / "w.npy", np.ones((3, 2)))
-    with pytest.raises(ModelError, match="says no texts"):
+    with pytest.raises(ModelError, match="needs its texts beside it"):
         open_model(tmp_path / "w.npy")
     (tmp_path / "w.txt").write_text("a\nb\n")
     with pytest.raises(ModelError, match=r"\(3, 2\) for 2 texts"):
@@ -88,7 +91,7 @@ def test_precomputed_files_that_do_not_fit_are_refused(tmp_path):
         (np.full((2, 3), np.nan), "NaN or infinity for 2 of 2 texts, the first of them 'a'"),
         (np.ones(2), r"shape \(2,\)"),
         (np.ones((3, 2)), r"shape \(3, 2\)"),
-        (np.array([["x"], ["y"]]), "numbers are wanted"),
+        (np.array([["x"], ["y"]]), "expected numbers"),
     ],
 )
 def test_what_cannot_be_judged_is_refused(returned, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import logging
 import os
 import warnings
@@ -11,11 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from twinpass.encoder.model import SentenceModel
-from twinpass.encoder.runtime import Forward, evaluating
+from twinpass.encoder.model import SentenceModel, WeightsSeen
+from twinpass.encoder.runtime import Forward
+from twinpass.encoder.runtime.pytorch import evaluating
 from twinpass.errors import ConfigError, MissingExtra
 from twinpass.files import cache_folder, writing_folder
 
@@ -30,20 +34,19 @@ class OnnxRuntime:
         if encoder.device.type != "cpu" or precision != "fp32":
             raise ConfigError("the onnx runtime computes in fp32 on a CPU. Use the torch runtime on a GPU.")
         self.encoder = encoder
-        self._loaded: tuple[list[tuple[int, int]], Any] | None = None
+        self._loaded: tuple[WeightsSeen, Any] | None = None
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Forward]:
-        """Yield the forward pass of the model as its weights are now."""
-        # Every change of a weight in place raises its version: cheaper to look at than the weights.
-        state = [(tensor.data_ptr(), tensor._version) for tensor in self.encoder.model.state_dict().values()]
-        if self._loaded is None or self._loaded[0] != state:
-            self._loaded = (state, _open(exported(self.encoder)))
+        """Yield the forward pass of the model with its present weights."""
+        model = self.encoder.model
+        if self._loaded is None or not self._loaded[0].unchanged(model):
+            self._loaded = (WeightsSeen(model), _open(exported(self.encoder)))
         session = self._loaded[1]
 
-        def forward(features: Mapping[str, Tensor]) -> Tensor:
-            inputs = {name: tensor.numpy() for name, tensor in features.items()}
-            return torch.from_numpy(session.run(None, inputs)[0])
+        def forward(inputs: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
+            vectors: NDArray[np.float32] = session.run(None, dict(inputs))[0]
+            return vectors
 
         yield forward
 
@@ -60,7 +63,7 @@ def exported(encoder: Encoder) -> Path:
 
 def export(encoder: Encoder, target: Path) -> None:
     """Write one ONNX file: the transformer's inputs to `vectors`, any batch size and length."""
-    if not _has_exporter():
+    if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")):
         raise MissingExtra("the onnx runtime", "onnx")
     features = encoder.pad(encoder.tokenize(["two texts", "of some length"]))
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
@@ -80,7 +83,7 @@ def export(encoder: Encoder, target: Path) -> None:
 
 
 class _Positional(nn.Module):
-    """The model with its named inputs in a fixed order, as the exporter wants them."""
+    """The model with its named inputs in a fixed order, as the exporter needs them."""
 
     def __init__(self, model: SentenceModel, names: list[str]) -> None:
         super().__init__()
@@ -101,15 +104,9 @@ def _open(path: Path) -> Any:
     return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
 
 
-def _has_exporter() -> bool:
-    import importlib.util
-
-    return all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime"))
-
-
 @contextlib.contextmanager
 def _quiet_export() -> Iterator[None]:
-    """Keep the exporter's remarks on itself out of the user's sight."""
+    """Hide the exporter's messages about itself."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""The questions `doctor` asks; each answers even where the part it asks about is missing."""
+"""What this machine offers and what is missing; every question has an answer even if the part is not there."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import importlib.metadata
 import os
 import platform
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from twinpass import __version__
 from twinpass import processor as cpu
+from twinpass.display import Displayed, Grid
 from twinpass.errors import UserError
 from twinpass.files import cache_home
 from twinpass.provenance import installed
@@ -22,15 +24,69 @@ ENABLES = {
     "augment": "synonyms of WordNet as positives (--positive synonym)",
     "serve": "the HTTP service (twinpass serve)",
     "tensorboard": "the training log in TensorBoard (--tensorboard)",
-    "milvus": "an index on Milvus, beyond one machine (--milvus)",
-    "ray": "encoding on many machines (--engine ray)",
+    "milvus": "an index on Milvus, for more than one machine",
+    "ray": "encoding on many machines with Ray",
     "test": "this project's own tests",
     "bench": "this project's own benchmarks",
 }
 
 
+@dataclass(frozen=True, repr=False)
+class Machine(Displayed):
+    """Versions, processor, threads, memory, devices, caches, optional parts and the built-in model of this machine."""
+
+    libraries: dict[str, str | None]
+    processor: dict[str, Any]
+    threads: dict[str, int | None]
+    memory: dict[str, int | None]
+    devices: list[str]
+    caches: list[dict[str, Any]]
+    extras: dict[str, dict[str, Any]]
+    model: dict[str, Any]
+
+    def grids(self) -> list[Grid]:
+        """Return one table, a few lines for each part."""
+        parts = {
+            "versions": [f"{name} {version or 'MISSING'}" for name, version in self.libraries.items()],
+            "processor": self._processor(),
+            "threads": [f"{name} {count}" for name, count in self.threads.items()],
+            "memory": [f"{name} {_size(size)}" for name, size in self.memory.items()],
+            "devices": self.devices,
+            "caches": [f"{c['path']} ({c['what']}, {_size(c['free'])} free on its disk)" for c in self.caches],
+            "extras": [_extra(name, extra) for name, extra in self.extras.items()],
+            "model": [self.model["verdict"]],
+        }
+        rows = [("" if row else part, line) for part, lines in parts.items() for row, line in enumerate(lines)]
+        return [Grid("", ("part", "found"), rows, words=("found",))]
+
+    def _processor(self) -> list[str]:
+        found, limit = self.processor, self.processor["limit"]
+        return [
+            found["name"],
+            f"announced: {', '.join(found['announced']) or 'nothing for bf16 or int8'}",
+            *(f"executed: {probe['verdict']}" for probe in found["executed"].values()),
+            f"limit: {limit['variable']}={limit['value']}, set by {limit['set_by']}"
+            if limit["value"]
+            else "limit: none",
+        ]
+
+
+def doctor() -> Machine:
+    """Look at this machine: what is installed, what the processor executes, which devices and caches there are."""
+    return Machine(
+        processor=processor(),  # first: a limit counts only if it is set before torch computes anything
+        libraries=libraries(),
+        threads=threads(),
+        memory=memory(),
+        devices=devices(),
+        caches=caches(),
+        extras=extras(),
+        model=builtin_model(),
+    )
+
+
 def libraries() -> dict[str, str | None]:
-    """Return the version of Python and of everything that twinpass always needs."""
+    """Return the version of Python and of every package that twinpass always needs."""
     needed = [name for name, extra in _requirements() if extra is None]
     return {"twinpass": __version__, "python": platform.python_version()} | {n: installed(n) for n in needed}
 
@@ -43,10 +99,7 @@ def threads() -> dict[str, int | None]:
 
 
 def processor() -> dict[str, Any]:
-    """Return what the processor announces, what of it runs, and the limit this process runs with.
-
-    To be asked first: a limit counts only if it is set before torch computes anything.
-    """
+    """Return what the processor announces, what of it runs, and the limit this process runs with."""
     verdict = cpu.prepare(cpu.BF16)
     limit, set_by = cpu.active_limit()
     return {
@@ -68,7 +121,7 @@ def memory() -> dict[str, int | None]:
 
 
 def devices() -> list[str]:
-    """Return what a model can run on, as --device takes it, with each device's name."""
+    """Return the devices that a model can run on, as --device takes them, with their names."""
     torch = _torch()
     found = [f"cpu ({platform.processor() or platform.machine()})"]
     if torch is None:
@@ -81,10 +134,10 @@ def devices() -> list[str]:
 
 
 def caches() -> list[dict[str, Any]]:
-    """Return where things are kept between runs, and the room left on that disk."""
-    from twinpass.encoder.builtin import hub_cache
+    """Return the cache folders, and the free space on their disks."""
+    from huggingface_hub import constants
 
-    places = {"twinpass": cache_home(), "models of the hub": hub_cache()}
+    places = {"twinpass": cache_home(), "models of the hub": Path(constants.HF_HUB_CACHE)}
     return [
         {"what": what, "path": str(path.expanduser()), "free": _free(path.expanduser())}
         for what, path in places.items()
@@ -102,15 +155,15 @@ def extras() -> dict[str, dict[str, Any]]:
 
 
 def builtin_model() -> dict[str, Any]:
-    """Return whether the built-in model is here and is the published one."""
-    from twinpass.encoder.builtin import NAME, find_minilm
-
+    """Return whether the built-in model is installed and is the published one."""
     try:
+        from twinpass.encoder.load import find_minilm
+
         folder = find_minilm()
-    except UserError as error:
-        return {"name": NAME, "genuine": False, "folder": None, "verdict": str(error)}
-    verdict = f"{NAME} is here and genuine ({folder})"
-    return {"name": NAME, "genuine": True, "folder": str(folder), "verdict": verdict}
+    except (UserError, ImportError, OSError) as error:  # torch, or a library that it needs, may be missing
+        return {"name": "minilm", "genuine": False, "folder": None, "verdict": str(error)}
+    verdict = f"minilm is installed and genuine ({folder})"
+    return {"name": "minilm", "genuine": True, "folder": str(folder), "verdict": verdict}
 
 
 def _torch() -> Any:
@@ -127,7 +180,7 @@ def _free(path: Path) -> int | None:
 
 
 def _requirements() -> list[tuple[str, str | None]]:
-    """Return (package, extra or None) for all that the installed twinpass asks for."""
+    """Return (package, extra or None) for everything that the installed twinpass requires."""
     try:
         from packaging.requirements import Requirement
 
@@ -135,11 +188,11 @@ def _requirements() -> list[tuple[str, str | None]]:
         names = importlib.metadata.metadata("twinpass").get_all("Provides-Extra") or []
     except (ImportError, importlib.metadata.PackageNotFoundError):
         return []
-    wanted = [Requirement(line) for line in lines]
+    required = [Requirement(line) for line in lines]
     return [
         (one.name, extra)
         for extra in (None, *names)
-        for one in wanted
+        for one in required
         if one.name != "twinpass" and _applies(one, extra)
     ]
 
@@ -150,3 +203,13 @@ def _applies(requirement: Any, extra: str | None) -> bool:
     if extra is None:
         return marker is None or marker.evaluate({"extra": ""})
     return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+
+
+def _extra(name: str, extra: dict[str, Any]) -> str:
+    missing = [package for package, version in extra["packages"].items() if version is None]
+    state = f"missing {', '.join(missing)}: pip install 'twinpass[{name}]'" if missing else "installed"
+    return f"[{name}] {extra['enables']}: {state}"
+
+
+def _size(size: int | None) -> str:
+    return "unknown" if size is None else f"{size / 2**30:.1f} GiB"

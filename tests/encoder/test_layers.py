@@ -12,12 +12,17 @@ from tests.tiny import SENTENCES, WORDS
 
 from twinpass import Encoder
 from twinpass.encoder.flow import Flow
+from twinpass.encoder.layers import FITS, apply_layer, fit_whitening, linear_layer, whiten, with_layer
 from twinpass.encoder.model import Dense, Normalize
-from twinpass.encoder.postprocess import FITS, apply_layer, fit_layer, fit_whitening, linear_layer, whiten, with_layer
 from twinpass.equations import uniformity
 from twinpass.errors import ConfigError, InputError
 
 TEXTS = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[11:], strict=False)]
+
+
+def fit_layer(encoder: Encoder, texts: list[str], name: str, **options: int) -> Encoder:
+    """Append a layer that is fitted to the encoder's vectors of the texts."""
+    return with_layer(encoder, FITS[name](encoder.encode(texts), **options))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +62,7 @@ def test_whitening_is_the_papers_in_float32(vectors, keep: int | None) -> None:
 
 def test_many_vectors_are_taken_in_blocks(vectors, monkeypatch) -> None:
     whole = fit_whitening(vectors)
-    monkeypatch.setattr("twinpass.encoder.postprocess.BLOCK", 7)
+    monkeypatch.setattr("twinpass.encoder.layers.BLOCK", 7)
     assert len(vectors) % 7 and len(vectors) > 14
     np.testing.assert_allclose(whiten(vectors, fit_whitening(vectors)), whiten(vectors, whole), rtol=1e-4, atol=1e-5)
 
@@ -172,8 +177,8 @@ def test_few_sentences_are_warned_of(encoder) -> None:
     ("name", "wishes", "message"),
     [
         ("whitenign", {}, "no layer to fit named 'whitenign'. Did you mean 'whitening'?"),
-        ("flow", {"keep": 8}, "flow has no use for 'keep'"),
-        ("whitening", {"components": 8}, "whitening has no use for 'components'"),
+        ("flow", {"keep": 8}, "flow does not take 'keep'"),
+        ("whitening", {"components": 8}, "whitening does not take 'components'"),
         ("whitening", {"keep": 33}, "between 1 and 32 dimensions, not 33"),
         ("top-components", {"components": 32}, "1 to 31 can be removed, not 32"),
         ("top-components", {"components": 0}, "1 to 31 can be removed, not 0"),
@@ -189,8 +194,8 @@ def test_vectors_that_cannot_be_fitted_are_refused(vectors) -> None:
     broken = vectors.copy()
     broken[[5, 9], 3] = np.nan
     for bad, message in (
-        (broken, "2 of 600 vectors hold what is not a number, the first in row 6"),
-        (vectors[:1], "two different sentences or more"),
+        (broken, "2 of 600 vectors hold a non-finite value, the first in row 6"),
+        (vectors[:1], "at least two different sentences"),
         (np.ones_like(vectors), "all 600 vectors are the same"),
     ):
         with pytest.raises(InputError, match=message):

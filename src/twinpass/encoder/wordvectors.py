@@ -19,7 +19,7 @@ _PIECES = re.compile(r"\w+|[^\w\s]")
 
 
 class WordVectors:
-    """A table of word vectors; words it does not know count for nothing."""
+    """A table of word vectors; unknown words are ignored."""
 
     def __init__(self, words: dict[str, int], vectors: Vectors, *, name: str, fingerprint: str) -> None:
         self.words = words
@@ -53,11 +53,11 @@ class WordVectors:
         return encoded
 
     def rows(self, text: str) -> list[int]:
-        """Return where the words of a text that are known stand in the table, in order."""
+        """Return the rows of a text's known words in the table, in order."""
         found: list[int] = []
         for token in text.split():
             whole = self._find(token)
-            # Text that was not tokenised holds "dog." and "it's": their pieces may be known where they are not.
+            # Text that was not tokenised holds "dog." and "it's": if such a token is unknown, its pieces may be known.
             pieces = [whole] if whole is not None else map(self._find, _PIECES.findall(token))
             found.extend(row for row in pieces if row is not None)
         return found
@@ -81,13 +81,13 @@ def _parse(stream: Iterable[bytes], path: Path) -> tuple[dict[str, int], list[Ve
         parts = line.decode("utf-8").rstrip().rsplit(" ", len(rows[0])) if rows else line.decode().split()
         vector = _numbers(parts[1:])
         if vector is None or not len(vector) or (rows and len(vector) != len(rows[0])):
-            wanted = f"{len(rows[0])} numbers" if rows else "numbers"
-            raise ModelError(f"{path}:{number}: a word and {wanted}, parted by spaces, are wanted.")
+            numbers = f"{len(rows[0])} numbers" if rows else "numbers"
+            raise ModelError(f"{path}:{number}: expected a word and {numbers}, separated by spaces.")
         if parts[0] not in words:
             words[parts[0]] = len(rows)
             rows.append(vector)
     if not rows:
-        raise ModelError(f"{path} is empty: lines of a word and its numbers are wanted.")
+        raise ModelError(f"{path} is empty: expected lines of a word and its numbers.")
     return words, rows
 
 

@@ -1,0 +1,395 @@
+"""A model folder: what lies in it, how it is read and how it is written.
+
+::
+
+    config.json, model.safetensors, tokenizer.json ...   what transformers reads
+    modules.json, 1_Pooling/, 2_Dense/ ...               what sentence-transformers reads
+    twinpass.json                                        pooler, head, layers, length limit, prompt
+    training_head/                                       an MLP that only training uses
+    3_Dense/, 4_Flow/ ...                                layers after the pooler
+
+A folder with twinpass.json is read as that says, one with only modules.json as that says. A folder that is saved here
+loads in transformers, and in sentence-transformers unless it has no module for a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from twinpass.encoder.flow import Flow
+from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize, SentenceModel
+from twinpass.encoder.pooling import POOLERS, Pooler, find_pooler
+from twinpass.encoder.tokens import Tokens
+from twinpass.errors import ModelError
+from twinpass.files import explaining, write_json, writing_folder
+
+FILE = "twinpass.json"
+FORMAT = 1
+NORMALIZE = "normalize"
+FLOW = "flow"
+REFUSAL = "OnlyTwinpassLoadsThisModel"  # not a module of sentence-transformers: its loader fails and shows this name
+# sentence-transformers' older switches, in the order in which it concatenates, and its present names of the same modes.
+_SWITCHES = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+_POOLER_OF_MODE = {POOLERS[name].mode: name for name in POOLERS if POOLERS[name].head == "none" and POOLERS[name].mode}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """How vectors are made from a folder's transformer."""
+
+    pooler: str
+    transformer: str = ""  # folder of the transformer, where it is not this one
+    head: str | None = None  # folder of the MLP over the pooled vector, if there is one
+    layers: tuple[str, ...] = ()  # folders of what follows, in order; "normalize" needs no folder
+    max_tokens: int | None = None
+    lowercase: bool = False
+    prompt: str = ""
+
+
+def read_settings(folder: Path) -> Settings | None:
+    """Return what twinpass.json says, or None if there is none."""
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    document = read_json(path)
+    if document.get("format") != FORMAT:
+        raise ModelError(
+            f"{path}: format {document.get('format')!r} is not {FORMAT}; this folder needs another version of twinpass."
+        )
+    types = get_type_hints(Settings) | {"layers": list}
+    fields = {name: value for name, value in document.items() if name in types}
+    if "pooler" not in fields:
+        raise ModelError(f"{path}: it names no pooler, so the folder is damaged. Save the model again.")
+    for name, value in fields.items():
+        if not isinstance(value, types[name]):
+            raise ModelError(f"{path}: {name} cannot be {value!r}, so the folder is damaged. Save the model again.")
+    fields["layers"] = tuple(fields.get("layers", ()))
+    find_pooler(fields["pooler"])
+    return Settings(**fields)
+
+
+def read_foreign_settings(folder: Path) -> Settings | None:
+    """Return what sentence-transformers' modules.json says, or None if there is none."""
+    path = folder / "modules.json"
+    if not path.is_file():
+        return None
+    modules = _read_any_json(path)
+    if not isinstance(modules, list) or not all(isinstance(each, dict) and "type" in each for each in modules):
+        raise ModelError(f"{path}: expected a list of modules, each with a type. The file is damaged.")
+    transformer, pooler, layers = "", None, []
+    for module in modules:
+        kind, place = module["type"].rsplit(".", 1)[-1], module.get("path", "")
+        if kind == "Transformer":
+            transformer = place
+        elif kind == "Pooling":
+            pooler = _read_pooling(inside(folder, place))
+        elif kind == "Dense":
+            layers.append(place)
+        elif kind == "Normalize":
+            layers.append(NORMALIZE)
+        elif kind != "Dropout":  # which does nothing at test time
+            raise ModelError(
+                f"{path}: twinpass cannot run a module of kind {kind!r}; "
+                "it knows Transformer, Pooling, Dense, Dropout and Normalize."
+            )
+    if pooler is None:
+        raise ModelError(f"{path}: it names no Pooling module, so there is no way to one vector per sentence.")
+    text = _read_text_settings(folder, inside(folder, transformer))
+    return Settings(pooler=pooler, transformer=transformer, layers=tuple(layers), **text)
+
+
+def _read_pooling(folder: Path) -> str:
+    config = read_json(folder / "config.json")
+    modes = config.get("pooling_mode") or [mode for switch, mode in _SWITCHES.items() if config.get(switch)]
+    modes = [modes] if isinstance(modes, str) else list(modes) or ["mean"]
+    if any(mode not in _POOLER_OF_MODE for mode in modes) or not config.get("include_prompt", True):
+        raise ModelError(
+            f"{folder / 'config.json'}: twinpass cannot pool like this "
+            f"(modes {modes}, include_prompt {config.get('include_prompt', True)})."
+        )
+    return "+".join(_POOLER_OF_MODE[mode] for mode in modes)
+
+
+def _read_text_settings(folder: Path, transformer: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    # Named after the model's family in older folders: sentence_roberta_config.json and the like.
+    for limits in sorted(transformer.glob("sentence_*_config.json"))[:1]:
+        config = read_json(limits)
+        settings = {"max_tokens": config.get("max_seq_length"), "lowercase": bool(config.get("do_lower_case"))}
+    prompts = folder / "config_sentence_transformers.json"
+    if prompts.is_file():
+        config = read_json(prompts)
+        settings["prompt"] = (config.get("prompts") or {}).get(config.get("default_prompt_name"), "")
+    return settings
+
+
+def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Module:
+    """Load one layer that follows the pooler; a missing one is an error, never a random layer."""
+    if name == NORMALIZE:
+        return Normalize()
+    place = inside(folder, name)
+    config = read_json(place / "config.json")
+    layer: nn.Module
+    if config.get("kind") == FLOW:
+        layer = Flow(config["dimensions"], levels=config["levels"], depth=config["depth"], width=config["width"])
+    else:
+        layer = _empty_dense(config, place)
+    layer.load_state_dict(_read_weights(place, trust_pickle=trust_pickle))
+    return layer
+
+
+def _empty_dense(config: dict[str, Any], place: Path) -> Dense:
+    activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
+    if activation not in ACTIVATIONS or config.get("use_residual"):
+        raise ModelError(
+            f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
+            f"Known: {', '.join(ACTIVATIONS)}."
+        )
+    return Dense(config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation)
+
+
+def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor]:
+    safe, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+    if safe.is_file():
+        weights = load_file(safe)
+    elif pickled.is_file() and trust_pickle:
+        weights = torch.load(pickled, map_location="cpu", weights_only=True)
+    elif pickled.is_file():
+        raise pickle_refused(str(pickled))
+    else:
+        raise ModelError(
+            f"{safe} is missing: this layer belongs to the model and is never made up. "
+            "Save or download the model again."
+        )
+    return {name: tensor.float() for name, tensor in weights.items()}
+
+
+def pickle_refused(path: str) -> ModelError:
+    """Explain that weights are stored as a pickle, and how to allow that."""
+    return ModelError(
+        f"{path} is a pickle, which can run code when opened, and there is no model.safetensors. "
+        "Use --trust-pickle (in Python: trust_pickle=True) if you trust where it came from."
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one JSON object of a model folder, or say which file is damaged."""
+    document = _read_any_json(path)
+    if not isinstance(document, dict):
+        raise ModelError(f"{path}: expected a JSON object, got {type(document).__name__}.")
+    return document
+
+
+def _read_any_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"cannot read {path}: {error}. The model folder is incomplete or damaged.") from error
+
+
+def inside(folder: Path, name: str) -> Path:
+    """Return the path of a part that a folder's own files name; refuse one outside the folder."""
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ModelError(f"{folder} names a part outside itself, {name!r}, which is not read.")
+    return path
+
+
+def save_model(target: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
+    """Write a new folder whole or not at all; into an existing one, move finished files only."""
+    if not target.exists():
+        with writing_folder(target) as aside:
+            _write(aside, model, tokens, settings)
+        return
+    with explaining(target):
+        aside = Path(tempfile.mkdtemp(prefix=".saving.", dir=target))
+        try:
+            _write(aside, model, tokens, settings)
+            _move_into(aside, target)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _move_into(aside: Path, target: Path) -> None:
+    """Replace files by the finished ones, the settings last, and leave no weights of another model."""
+    for pattern in ("modules.json", "model*.safetensors", "model.safetensors.index.json"):
+        for old in target.glob(pattern):
+            if not (aside / old.name).exists():
+                old.unlink()
+    files = sorted((path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == FILE)
+    for path in files:
+        place = target / path.relative_to(aside)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(place)
+
+
+def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
+    settings = _write_layers(folder, model, settings)
+    transformer: Any = model.transformer
+    before = transformer.config.output_hidden_states
+    # sentence-transformers passes on every layer's states only if the config asks for them.
+    transformer.config.output_hidden_states = model.pooler.layers is not None
+    with quiet():
+        transformer.save_pretrained(folder)
+        tokens.save(folder)
+    transformer.config.output_hidden_states = before
+    refusal = _write_modules(folder, settings, transformer)
+    if refusal:  # without a list of modules, sentence-transformers would take the mean of the last layer
+        _write_list(folder, [(REFUSAL, "")])
+        warnings.warn(f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=4)
+    write_json(folder / FILE, {"format": FORMAT, **asdict(settings)})
+
+
+def _write_layers(folder: Path, model: SentenceModel, settings: Settings) -> Settings:
+    """Write head and layers into numbered folders and return settings that name those."""
+    head = None
+    if isinstance(model.head, Dense):
+        head = "2_Dense" if model.pooler.head == "kept" else "training_head"
+        write_layer(folder / head, model.head)
+    names = []
+    for place, layer in enumerate(model.layers.children(), start=3):
+        names.append(NORMALIZE if isinstance(layer, Normalize) else f"{place}_{type(layer).__name__}")
+        if names[-1] != NORMALIZE:
+            write_layer(folder / names[-1], layer)
+    return replace(settings, transformer="", head=head, layers=tuple(names))
+
+
+def write_layer(folder: Path, layer: nn.Module) -> None:
+    """Write a layer's folder: a Dense in the layout that both libraries read, a Flow in our own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", _describe(layer))
+    save_file({name: tensor.contiguous() for name, tensor in layer.state_dict().items()}, folder / "model.safetensors")
+
+
+def _describe(layer: nn.Module) -> dict[str, Any]:
+    if isinstance(layer, Flow):
+        return {"kind": FLOW, **layer.settings}
+    if not isinstance(layer, Dense):
+        raise ModelError(f"a layer of kind {type(layer).__name__} cannot be saved.")
+    module = "torch.nn.modules." + ("linear" if isinstance(layer.activation, nn.Identity) else "activation")
+    return {
+        "in_features": layer.linear.in_features,
+        "out_features": layer.linear.out_features,
+        "bias": layer.linear.bias is not None,
+        "activation_function": f"{module}.{type(layer.activation).__name__}",
+    }
+
+
+def _write_modules(folder: Path, settings: Settings, transformer: Any) -> str | None:
+    """Describe the folder to sentence-transformers, or return why that cannot be done."""
+    pooler = find_pooler(settings.pooler)
+    if any(name.endswith(Flow.__name__) for name in settings.layers):
+        return "it has no layer like a flow"
+    modules = [("Transformer", "")]
+    if pooler.layers is not None:
+        if "+" in settings.pooler:
+            return "it cannot concatenate averages of several layers"
+        modules.append(_write_layer_average(folder, pooler, transformer.config))
+    modes = _foreign_modes(settings.pooler, pooler)
+    if modes is None:
+        return f"it has no pooling like {settings.pooler!r}"
+    modules.append(_write_pooling(folder, modes, transformer.config.hidden_size))
+    if settings.pooler == "cls_pretrained":
+        write_layer(folder / "2_Dense", _pretrained_pooler(transformer))
+        modules.append(("Dense", "2_Dense"))
+    elif settings.head is not None and pooler.head == "kept":
+        modules.append(("Dense", settings.head))
+    modules += [("Normalize", "9_Normalize") if name == NORMALIZE else ("Dense", name) for name in settings.layers]
+    _write_list(folder, modules)
+    _write_text_settings(folder, settings)
+    return None
+
+
+def _write_list(folder: Path, modules: list[tuple[str, str]]) -> None:
+    listed = [
+        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for place, (kind, path) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listed)
+
+
+def _foreign_modes(name: str, pooler: Pooler) -> list[str] | None:
+    if pooler.layers is not None:
+        return ["mean"]
+    if name == "cls_pretrained":
+        return ["cls"]
+    modes = [POOLERS[part].mode for part in name.split("+")]
+    # sentence-transformers concatenates in a fixed order; another order cannot be written down.
+    known = [mode for mode in modes if mode is not None]
+    return known if len(known) == len(modes) and known == [m for m in _SWITCHES.values() if m in known] else None
+
+
+def _pretrained_pooler(transformer: Any) -> Dense:
+    """Copy the checkpoint's pooler, a Linear and a tanh in every family that has one, into a Dense."""
+    linear = getattr(transformer.pooler, "dense", transformer.pooler)
+    layer = Dense(linear.in_features, linear.out_features, activation="Tanh")
+    layer.linear.load_state_dict(linear.state_dict())
+    return layer
+
+
+def _write_layer_average(folder: Path, pooler: Pooler, config: Any) -> tuple[str, str]:
+    """Write an average of several layers as weights over all of them."""
+    depth = config.num_hidden_layers
+    weights = torch.zeros(depth + 1)
+    for layer in pooler.layers or ():
+        weights[layer] += 1.0
+    place = folder / "1_WeightedLayerPooling"
+    place.mkdir()
+    sizes = {"word_embedding_dimension": config.hidden_size, "layer_start": 0, "num_hidden_layers": depth}
+    write_json(place / "config.json", sizes)
+    save_file({"layer_weights": weights}, place / "model.safetensors")
+    return ("WeightedLayerPooling", place.name)
+
+
+def _write_pooling(folder: Path, modes: list[str], width: int) -> tuple[str, str]:
+    place = folder / "1_Pooling"
+    place.mkdir()
+    switches = {switch: mode in modes for switch, mode in _SWITCHES.items()}
+    write_json(place / "config.json", {"word_embedding_dimension": width, **switches})
+    return ("Pooling", place.name)
+
+
+def _write_text_settings(folder: Path, settings: Settings) -> None:
+    limits = {"max_seq_length": settings.max_tokens, "do_lower_case": settings.lowercase}
+    write_json(folder / "sentence_bert_config.json", limits)
+    prompts = {"default": settings.prompt} if settings.prompt else {}
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
+    )
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Silence transformers' reports and progress bars: what matters of them is checked here."""
+    from transformers.utils import logging
+
+    library: Any = logging
+    level, bars = library.get_verbosity(), library.is_progress_bar_enabled()
+    library.set_verbosity(library.CRITICAL)
+    library.disable_progress_bar()
+    try:
+        yield
+    finally:
+        library.set_verbosity(level)
+        if bars:
+            library.enable_progress_bar()

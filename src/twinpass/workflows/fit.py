@@ -1,0 +1,188 @@
+"""Fitting a layer to a model's vectors and saving both as one model, with measures before and after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from twinpass.analysis.sampling import some_rows, take_sample
+from twinpass.analysis.spectrum import measure_spectrum
+from twinpass.display import Displayed, Grid
+from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.layers import FITS, apply_layer, with_layer
+from twinpass.equations import uniformity
+from twinpass.errors import ConfigError, OutputError
+from twinpass.files import check_writable, plain, write_json, writing_folder
+from twinpass.progress import Log, Progress, ignore, silent
+from twinpass.provenance import provenance
+from twinpass.text.corpus import Corpus, open_corpus
+
+Vectors = NDArray[np.float32]
+
+MEASURED = 4_096  # vectors that uniformity and spectrum are measured on, at most
+RECORD = "fit.json"  # in the output folder: what it was made from
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How evenly vectors are spread, measured on a sample of them."""
+
+    dimensions: int
+    uniformity: float  # Eq. 3
+    largest_share: float  # of the largest eigenvalue in the trace
+    effective_rank: float
+    measured_on: int
+
+
+@dataclass(frozen=True, repr=False)
+class Fitted(Displayed):
+    """A fitted layer: what it was fitted to, the vectors before and after, and where the model was saved."""
+
+    layer: str
+    sentences: int
+    truncated: int
+    before: Spread
+    after: Spread
+    output: str
+    output_fingerprint: str
+    provenance: dict[str, Any] = field(default_factory=dict)  # model, data, options, versions
+
+    def grids(self) -> list[Grid]:
+        """Return the measures before and after."""
+        rows = [
+            (title, *(f"{scale * getattr(spread, name):.{decimals}f}" for spread in (self.before, self.after)))
+            for title, name, decimals, scale in (
+                ("uniformity (Eq. 3)", "uniformity", 3, 1),
+                ("largest eigenvalue, % of trace", "largest_share", 2, 100),
+                ("effective rank", "effective_rank", 1, 1),
+                ("dimensions", "dimensions", 0, 1),
+            )
+        ]
+        note = f"measured on {self.before.measured_on:,} of the {self.sentences:,} sentences it was fitted to"
+        return [Grid(f"{self.layer} -> {self.output}", ("", "before", "after"), rows, [note])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as fit.json holds it, the provenance first."""
+        document: dict[str, Any] = plain(self)
+        facts: dict[str, Any] = document.pop("provenance")
+        return facts | document
+
+
+def fit(
+    model: str | os.PathLike[str] | Encoder,
+    layer: str,
+    data: str | os.PathLike[str] | Corpus | Iterable[str],
+    *,
+    output: str | os.PathLike[str],
+    keep: int | None = None,
+    components: int | None = None,
+    sample: int | None = None,
+    seed: int = 42,
+    overwrite: bool = False,
+    progress: Progress = silent,
+    log: Log = ignore,
+    **loading: Any,
+) -> Fitted:
+    """Fit whitening, flow, centring or top-components to the model's vectors of the distinct sentences in `data`.
+
+    The model is saved with its layer in the folder `output`, whole or not at all. `keep` is for whitening, `components`
+    for top-components; `sample` fits to at most that many sentences. `data` is what `open_corpus` opens, a corpus, or
+    a list of sentences; `loading` are options of `Encoder.load`, for a model that is given by name.
+    """
+    output = Path(output)
+    if isinstance(model, Encoder) and loading:
+        raise ConfigError(f"{', '.join(loading)}: options of Encoder.load need a model by name, not an Encoder.")
+    FITS[layer].check(keep=keep, components=components)
+    _check_output(output, overwrite=overwrite)
+    corpus = open_corpus(data) if isinstance(data, (str, os.PathLike)) else data
+    texts = _sentences(corpus, sample, seed=seed)
+    if not isinstance(model, Encoder):
+        log(f"loading {model} ...")
+        model = Encoder.load(model, **loading)
+    vectors, truncated = _encode(model, texts, progress)
+    with progress(f"fitting {layer}", total=len(texts)) as advance:
+        fitted = FITS[layer](vectors, keep=keep, components=components, seed=seed, advance=advance)
+    changed = with_layer(model, fitted)
+    source = corpus.source if isinstance(corpus, Corpus) else "a list of sentences"
+    options = {"layer": layer, "keep": keep, "components": components, "sample": sample, "seed": seed}
+    result = Fitted(
+        layer=layer,
+        sentences=len(texts),
+        truncated=truncated,
+        before=_measure(vectors, seed=seed),
+        after=_measure(apply_layer(fitted, vectors), seed=seed),
+        output=str(output),
+        output_fingerprint=changed.fingerprint,
+        provenance=provenance(
+            model=model,
+            data=[(source, corpus.fingerprint() if isinstance(corpus, Corpus) else None)],
+            options=options | _loaded(model),
+        ),
+    )
+    with writing_folder(output) as aside:
+        changed.save(aside)
+        write_json(aside / RECORD, result.to_dict())
+    log(f"{layer} fitted to {len(texts):,} sentences of {source} -> {output}")
+    return result
+
+
+def _check_output(output: Path, *, overwrite: bool) -> None:
+    """Refuse a folder that no fit wrote, and one that a fit wrote unless it may be replaced."""
+    if not output.exists():
+        check_writable(output)
+    elif output.is_dir() and not any(output.iterdir()):
+        return
+    elif not (output / RECORD).is_file():
+        raise OutputError(f"{output} already exists and was not written by fit. Choose another --output.")
+    elif not overwrite:
+        raise OutputError(f"{output} already exists. Add --overwrite to replace it, or choose another --output.")
+
+
+def _sentences(corpus: Corpus | Iterable[str], sample: int | None, *, seed: int) -> list[str]:
+    """Return the distinct sentences of a corpus or list, or of a sample of its rows."""
+    if isinstance(corpus, Corpus):
+        if sample is not None:
+            return take_sample(corpus, most=sample, seed=seed).texts
+        return list(dict.fromkeys(corpus.texts()))
+    texts = list(dict.fromkeys(corpus))
+    return texts if sample is None else [texts[row] for row in some_rows(len(texts), sample, seed=seed)]
+
+
+def _encode(encoder: Encoder, texts: list[str], progress: Progress) -> tuple[Vectors, int]:
+    blocks, truncated = [np.empty((0, encoder.dimensions), dtype=np.float32)], 0
+    with progress("encoding", total=len(texts)) as advance:
+        for block in encoder.encode_stream(texts):
+            blocks.append(block.vectors)
+            truncated += len(block.truncated)
+            advance(len(block.items))
+    return np.concatenate(blocks), truncated
+
+
+def _measure(vectors: Vectors, *, seed: int) -> Spread:
+    some = vectors[some_rows(len(vectors), MEASURED, seed=seed)]
+    spectrum = measure_spectrum(some)
+    return Spread(
+        dimensions=vectors.shape[1],
+        uniformity=float(uniformity(torch.from_numpy(some))),
+        largest_share=spectrum.largest_share,
+        effective_rank=spectrum.effective_rank,
+        measured_on=len(some),
+    )
+
+
+def _loaded(encoder: Encoder) -> dict[str, Any]:
+    """Return what vectors depend on besides the weights."""
+    return {
+        "pooler": encoder.pooler,
+        "max_tokens": encoder.max_tokens,
+        "precision": encoder.precision,
+        "runtime": encoder.runtime_name,
+        "device": str(encoder.device),
+    }

@@ -52,7 +52,7 @@ def build(kind: str, vectors: Path, queries: int, folder: Path) -> dict[str, Any
             some = kept[at : at + 4096]
             yield Block([str(row) for row in some], rows[some])
 
-    index, wall, processor = timed(lambda: Index.build(folder, blocks(), model=MODEL, kind=kind))
+    index, wall, processor = timed(lambda: Index.from_blocks(folder, blocks(), model=MODEL, kind=kind))
     segment = index.info()["segments"][0]
     return {
         "kind": segment["kind"],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
@@ -20,8 +19,8 @@ from torch import Tensor, from_numpy
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.runtime import choose_device
 from twinpass.errors import ConfigError, InputError
-from twinpass.search.exact import top
-from twinpass.search.index import Block, Index
+from twinpass.search.engines.exact import top
+from twinpass.search.index import Index
 from twinpass.text.corpus import open_corpus
 from twinpass.vectors import unit
 
@@ -153,9 +152,7 @@ class SimCSE:
     def save_index(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Save the index in a folder that the command line and `Index.open` read too."""
         index, encoder = self._built(), self.encoder
-        name = str(Path(encoder.name).resolve()) if Path(encoder.name).is_dir() else encoder.name
-        entry = {"name": name, "fingerprint": encoder.fingerprint, "pooler": encoder.pooler}
-        Index.build(folder, [Block(index["sentences"], index["index"])], model=entry, overwrite=overwrite)
+        Index.build(folder, index["sentences"], vectors=index["index"], encoder=encoder, overwrite=overwrite)
 
     def load_index(self, folder: str | os.PathLike[str]) -> None:
         """Load a saved index, if it was made with the same model."""

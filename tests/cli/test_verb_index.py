@@ -75,9 +75,9 @@ def test_add_remove_compact(run, index, tmp_path):
     more = tmp_path / "more.txt"
     more.write_text("a dog\nsome other words\n", encoding="utf-8")
     ran = run("index", "add", index, more, "--unique", "--json")
-    assert {key: json.loads(ran.out)[key] for key in ("added", "left_out", "rows")} == {
+    assert {key: json.loads(ran.out)[key] for key in ("added", "skipped", "rows")} == {
         "added": 1,
-        "left_out": 1,
+        "skipped": 1,
         "rows": 6,
     }
     assert json.loads(run("index", "remove", index, "--where", "author=ann", "--json").out)["removed"] == 2
@@ -85,7 +85,7 @@ def test_add_remove_compact(run, index, tmp_path):
     more.write_text("a dog\n", encoding="utf-8")
     assert json.loads(run("index", "remove", index, "--texts", more, "--json").out)["rows"] == 2
     assert run("index", "compact", index).code == 0
-    assert "wanted numbers" in run("index", "remove", index, "--ids", "one").err
+    assert "expected comma-separated numbers" in run("index", "remove", index, "--ids", "one").err
     assert "no row with the id 0" in run("index", "remove", index, "--ids", "0").err
 
 
@@ -110,7 +110,7 @@ def test_what_is_refused_before_any_work(run, model, index, table, tmp_path):
 def test_dedupe(run, model, index, table, tmp_path):
     ran = run("dedupe", index, "--threshold", "0.9999", "--json")
     found = json.loads(ran.out)
-    assert (found["texts"], found["kept"], found["left_out"]) == (5, 4, 1)
+    assert (found["texts"], found["kept"], found["duplicates"]) == (5, 4, 1)
     assert found["groups"][0]["kept"]["id"] == 0 and found["groups"][0]["others"][0]["id"] == 3
     left = tmp_path / "left.jsonl"
     assert run("dedupe", model, table, "--threshold", "0.9999", "-o", left).code == 0
@@ -133,7 +133,7 @@ def test_cluster(run, index, tmp_path):
 def test_a_model_beside_an_index_that_needs_none_is_refused(run, model, index):
     for arguments in ([model, index], [index, "-m", model]):
         for ran in (run("dedupe", *arguments), run("cluster", *arguments, "-k", 2)):
-            assert ran.code == 2 and "leave the model out" in ran.err
+            assert ran.code == 2 and "omit the model" in ran.err
 
 
 def test_numbers_beyond_what_a_library_counts_to(run, index):
@@ -150,6 +150,14 @@ def test_metadata_that_is_no_number_is_null_in_files_too(run, model, tmp_path):
         assert '"x": null' in written and "NaN" not in written
 
 
-def test_an_empty_query_is_no_query(run, tmp_path):
-    ran = run("search", str(tmp_path), "  ")
+def test_an_empty_query_is_no_query(run, index):
+    ran = run("search", index, "  ")
     assert (ran.code, ran.out) == (2, "") and "a query is empty" in ran.err
+
+
+def test_truncated_texts_are_counted(run, model, tmp_path):
+    (tmp_path / "long.txt").write_text(f"{'the cat sat on the mat ' * 200}\na dog\n", encoding="utf-8")
+    ran = run("index", "build", model, tmp_path / "long.txt", "-o", tmp_path / "index", "--json")
+    assert json.loads(ran.out)["truncated"] == 1 and "2 texts (1 truncated)" in ran.err
+    ran = run("index", "add", tmp_path / "index", tmp_path / "long.txt", "--json")
+    assert json.loads(ran.out)["truncated"] == 1

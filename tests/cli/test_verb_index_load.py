@@ -13,8 +13,8 @@ import pytest
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import InputError
-from twinpass.search.encoded import Encoded
 from twinpass.search.index import Index
+from twinpass.search.stored_vectors import StoredVectors
 
 TEXTS = ["the cat sat on the mat", "a dog", "the cat sat on the mat", "two more words", "water and oil"]
 
@@ -33,7 +33,7 @@ def test_the_index_is_the_one_that_build_makes(run, model, vectors, tmp_path):
     loaded, built = tmp_path / "loaded", tmp_path / "built"
     ran = run("index", "load", vectors, "-o", loaded, "--json")
     assert ran.code == 0, ran.err
-    assert (json.loads(ran.out)["rows"], json.loads(ran.out)["left_out"]) == (5, 0)
+    assert (json.loads(ran.out)["rows"], json.loads(ran.out)["skipped"]) == (5, 0)
     run("index", "build", model, tmp_path / "in.txt", "-o", built, "--max-tokens", 12)
     ours, theirs = Index.open(loaded), Index.open(built)
     np.testing.assert_allclose(ours.vectors(), theirs.vectors(), atol=1e-6)
@@ -45,7 +45,7 @@ def test_the_index_is_the_one_that_build_makes(run, model, vectors, tmp_path):
 
 def test_unique_and_overwrite(run, vectors, tmp_path):
     out = tmp_path / "index"
-    assert json.loads(run("index", "load", vectors, "-o", out, "--unique", "--json").out)["left_out"] == 1
+    assert json.loads(run("index", "load", vectors, "-o", out, "--unique", "--json").out)["skipped"] == 1
     ran = run("index", "load", vectors, "-o", out)
     assert ran.code == 2 and "--overwrite" in ran.err
     assert run("index", "load", vectors, "-o", out, "--overwrite").code == 0
@@ -68,21 +68,21 @@ def test_what_encode_did_not_write_is_refused(tmp_path):
     (tmp_path / "part" / "v-00001-of-00002.parquet").unlink()
     for name, told in [
         ("no.parquet", "there is no .*no.parquet"),
-        ("text.parquet", "is no parquet file"),
+        ("text.parquet", "is not a parquet file"),
         ("empty", "holds no parquet file"),
         ("mixed", "come from different models or data"),
         ("part", "holds 1 of 2 shards"),
         (write(tmp_path / "bare.parquet", None).name, "no texts with vectors of a known model"),
     ]:
         with pytest.raises(InputError, match=told):
-            Encoded(tmp_path / name)
-    assert len(Encoded(write(tmp_path / "good.parquet", notes))) == 1
+            StoredVectors(tmp_path / name)
+    assert len(StoredVectors(write(tmp_path / "good.parquet", notes))) == 1
 
 
 def test_the_pooler_that_was_chosen_is_remembered(run, model, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "v.parquet"
     source.write_text("a dog\n", encoding="utf-8")
     run("encode", model, source, "-o", target, "--pooler", "cls")
-    told = Encoded(target).model
-    assert (told["pooler"], told["max_tokens"]) == ("cls", None)
+    told = StoredVectors(target).model
+    assert (told["pooler"], told.get("max_tokens")) == ("cls", None)
     assert told["fingerprint"] == Encoder.load(model, pooler="cls", device="cpu").fingerprint

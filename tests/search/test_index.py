@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from twinpass.errors import ConfigError, InputError, ModelError, OutputError
-from twinpass.search import approximate, joining
-from twinpass.search.disk import locked
+from twinpass.search import index as index_module
+from twinpass.search.engines import approximate
 from twinpass.search.index import Block, Index
-from twinpass.search.manifest import Manifest, Part, read_manifest
+from twinpass.search.manifest import Manifest, Part, locked, read_manifest
+from twinpass.search.writer import first_to_join
 
 MODEL = {"name": "toy", "fingerprint": "f" * 64}
 DIMENSIONS = 16
@@ -48,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_search_equals_a_loop_over_all_vectors(folder: Path) -> None:
     texts, vectors, metadata = make_rows(60)
-    index = Index.build(folder, in_blocks(texts, vectors, metadata), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors, metadata), model=MODEL)
     queries = make_rows(5, seed=1)[1]
     for query, hits in zip(queries, index.search(queries, 4), strict=True):
         rows = naive(vectors, query, 4)
@@ -61,14 +65,14 @@ def test_search_equals_a_loop_over_all_vectors(folder: Path) -> None:
 
 def test_a_single_vector_is_a_query_and_k_may_exceed_the_rows(folder: Path) -> None:
     texts, vectors, _ = make_rows(3)
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     (hits,) = index.search(vectors[1], 50)
     assert len(hits) == 3 and hits[0].id == 1 and hits[0].metadata == {}
 
 
 def test_conditions_and_least_score(folder: Path) -> None:
     texts, vectors, metadata = make_rows(60)
-    index = Index.build(folder, in_blocks(texts, vectors, metadata), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors, metadata), model=MODEL)
     query = vectors[8]
     (hits,) = index.search(query, 5, where=["n>=10", "kind=a"])
     assert [hit.id for hit in hits] == naive(vectors, query, 5, lambda row: row >= 10 and row % 2 == 0)
@@ -81,8 +85,8 @@ def test_conditions_and_least_score(folder: Path) -> None:
 
 def test_ids_last_through_additions_removals_and_joins(folder: Path) -> None:
     texts, vectors, metadata = make_rows(40)
-    index = Index.build(folder, in_blocks(texts[:25], vectors[:25], metadata[:25]), model=MODEL)
-    assert index.add(in_blocks(texts[25:], vectors[25:], metadata[25:])).rows == 15
+    index = Index.from_blocks(folder, in_blocks(texts[:25], vectors[:25], metadata[:25]), model=MODEL)
+    assert index.add_blocks(in_blocks(texts[25:], vectors[25:], metadata[25:])).added == 15
     gone = {3, 26, 30, 31}
     assert index.remove(ids=[3]) + index.remove(texts=[texts[26]]) + index.remove(where=["n>29", "n<32"]) == 4
     expected = [row for row in range(40) if row not in gone]
@@ -96,7 +100,7 @@ def test_ids_last_through_additions_removals_and_joins(folder: Path) -> None:
         )
         index.compact()
     assert [part["rows"] for part in index.info()["segments"]] == [36] and index.info()["removed"] == 0
-    index.add([Block(["new"], vectors[:1])])
+    index.add_blocks([Block(["new"], vectors[:1])])
     assert index.ids()[-1] == 40  # an id is never given again
     with pytest.raises(InputError, match="no row with the id 3"):
         index.vectors([3])
@@ -104,25 +108,75 @@ def test_ids_last_through_additions_removals_and_joins(folder: Path) -> None:
 
 def test_another_reader_keeps_its_view_until_it_looks_again(folder: Path) -> None:
     texts, vectors, _ = make_rows(20)
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     reader = Index.open(folder)
     index.remove(ids=list(range(10)))  # half of it: the segments are joined and the old files are gone
     assert len(reader) == 20 and reader.search(vectors[0], 1)[0][0].id == 0
     assert reader.refresh() and len(reader) == 10 and not reader.refresh()
 
 
+def test_refresh_reads_nothing_while_nothing_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts, vectors, _ = make_rows(20)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
+    reader = Index.open(folder)
+    index.add_blocks([Block(["new"], vectors[:1])])
+    before = reader._snapshot.segments[0]
+    assert reader.refresh() and len(reader) == 21
+    assert reader._snapshot.segments[0] is before  # with the graph and the columns that it has read
+    monkeypatch.setattr(index_module, "open_snapshot", None)
+    assert not reader.refresh() and not reader.refresh()
+
+
+def test_refresh_sees_an_index_that_was_deleted_and_built_again(folder: Path) -> None:
+    texts, vectors, _ = make_rows(20)
+    reader = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
+    shutil.rmtree(folder)
+    with pytest.raises(InputError, match="is not an index"):
+        reader.refresh()
+    others = [text.upper() for text in texts]
+    Index.from_blocks(folder, in_blocks(others, vectors), model=MODEL)  # as many rows, and the same number of changes
+    assert reader.refresh() and reader.search(vectors[3], 1)[0][0].text == others[3]
+
+
+def test_threads_search_while_another_refreshes(folder: Path) -> None:
+    texts, vectors, _ = make_rows(40)
+    writer = Index.from_blocks(folder, in_blocks(texts[:20], vectors[:20]), model=MODEL)
+    reader, done = Index.open(folder), threading.Event()
+
+    def look() -> int:
+        looks = 0
+        while not done.is_set() or not looks:
+            hits = reader.search(vectors[:20], 1)
+            ids = reader.ids()
+            assert [found[0].text for found in hits] == texts[:20]
+            assert reader.vectors().shape[1] == DIMENSIONS and len(ids) >= 20 and reader.info()["rows"] >= 20
+            looks += 1
+        return looks
+
+    with ThreadPoolExecutor(3) as pool:
+        looking = [pool.submit(look) for _ in range(3)]
+        try:
+            for row in range(20, 40):
+                writer.add_blocks([Block([texts[row]], vectors[row : row + 1])])
+                assert reader.refresh()
+        finally:
+            done.set()
+        assert all(each.result() for each in looking)
+    assert len(reader) == 40
+
+
 def test_repeated_texts(folder: Path) -> None:
     vectors = make_rows(4)[1]
-    index = Index.build(folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL)
+    index = Index.from_blocks(folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL)
     assert (len(index), index.info()["distinct"]) == (4, 3)
-    index = Index.build(folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL, unique=True, overwrite=True)
+    index = Index.from_blocks(folder, [Block(["a", "b", "a", "c"], vectors)], model=MODEL, unique=True, overwrite=True)
     assert [hit.text for hit in index.entries(index.ids())] == ["a", "b", "c"]
-    written = index.add([Block(["c", "d"], vectors[:2]), Block(["d"], vectors[:1])], unique=True)
-    assert (written.rows, written.left_out) == (1, 2)
+    written = index.add_blocks([Block(["c", "d"], vectors[:2]), Block(["d"], vectors[:1])], unique=True)
+    assert (written.added, written.skipped) == (1, 2)
     index.remove(texts=["a"])
-    assert index.add([Block(["a"], vectors[:1])], unique=True).rows == 1
-    nothing = index.add([Block(["a"], vectors[:1])], unique=True)
-    assert (nothing.rows, len(index)) == (0, 4)
+    assert index.add_blocks([Block(["a"], vectors[:1])], unique=True).added == 1
+    nothing = index.add_blocks([Block(["a"], vectors[:1])], unique=True)
+    assert (nothing.added, len(index)) == (0, 4)
     assert {path.name for path in folder.iterdir()} >= read_manifest(folder).names
 
 
@@ -130,7 +184,7 @@ def test_repeated_texts(folder: Path) -> None:
 def test_approximate_search_finds_nearly_all(kind: str, least: float, folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(approximate, "LEAST", {"exact": 0, "hnsw": 100, "ivf-pq": 1_000})
     texts, vectors, metadata = make_rows(3_000)
-    index = Index.build(folder, in_blocks(texts, vectors, metadata, size=512), model=MODEL, kind=kind)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors, metadata, size=512), model=MODEL, kind=kind)
     (segment,) = index.info()["segments"]
     assert segment["kind"] == kind and segment["recall_at_10"] >= least and not index.exact
     queries = vectors[::100] + np.random.default_rng(1).normal(size=(30, DIMENSIONS)).astype(np.float32) / 4
@@ -155,13 +209,13 @@ def test_approximate_search_finds_nearly_all(kind: str, least: float, folder: Pa
 def test_additions_join_the_graph_when_they_are_many(folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(approximate, "LEAST", {"exact": 0, "hnsw": 100, "ivf-pq": 10_000})
     texts, vectors, _ = make_rows(400)
-    index = Index.build(folder, in_blocks(texts[:300], vectors[:300]), model=MODEL, kind="hnsw")
-    index.add(in_blocks(texts[300:350], vectors[300:350]))
+    index = Index.from_blocks(folder, in_blocks(texts[:300], vectors[:300]), model=MODEL, kind="hnsw")
+    index.add_blocks(in_blocks(texts[300:350], vectors[300:350]))
     assert [part["kind"] for part in index.info()["segments"]] == ["hnsw", "exact"]
     assert index.search(vectors[320], 1)[0][0].id == 320
-    index.add(in_blocks(texts[350:], vectors[350:]))
+    index.add_blocks(in_blocks(texts[350:], vectors[350:]))
     assert [part["kind"] for part in index.info()["segments"]] == ["hnsw", "exact", "exact"]
-    index.add([Block(["one more"], vectors[:1])])
+    index.add_blocks([Block(["one more"], vectors[:1])])
     assert [part["kind"] for part in index.info()["segments"]] == ["hnsw"]
 
 
@@ -172,14 +226,14 @@ def manifest_of(*rows: int, kind: str = "auto", first: str = "exact", removed: i
 
 
 def test_which_segments_are_joined() -> None:
-    assert joining.first_to_join(manifest_of(1000, 10, 10)) is None
-    assert joining.first_to_join(manifest_of(1000, *[10] * 8)) == 1  # the small ones, not the large one
-    assert joining.first_to_join(manifest_of(10, *[10] * 8)) == 0
-    assert joining.first_to_join(manifest_of(1000, removed=251)) == 0
-    assert joining.first_to_join(manifest_of(10_000, 3_000, kind="hnsw", first="hnsw")) is None
-    assert joining.first_to_join(manifest_of(10_000, 4_000, kind="hnsw", first="hnsw")) == 0
-    assert joining.first_to_join(manifest_of(approximate.HNSW_FROM - 1, 1)) == 0  # now large enough for a graph
-    assert joining.first_to_join(manifest_of(approximate.HNSW_FROM + 9, first="hnsw", removed=10)) is None
+    assert first_to_join(manifest_of(1000, 10, 10)) is None
+    assert first_to_join(manifest_of(1000, *[10] * 8)) == 1  # the small ones, not the large one
+    assert first_to_join(manifest_of(10, *[10] * 8)) == 0
+    assert first_to_join(manifest_of(1000, removed=251)) == 0
+    assert first_to_join(manifest_of(10_000, 3_000, kind="hnsw", first="hnsw")) is None
+    assert first_to_join(manifest_of(10_000, 4_000, kind="hnsw", first="hnsw")) == 0
+    assert first_to_join(manifest_of(approximate.HNSW_FROM - 1, 1)) == 0  # now large enough for a graph
+    assert first_to_join(manifest_of(approximate.HNSW_FROM + 9, first="hnsw", removed=10)) is None
 
 
 def test_kinds_by_size() -> None:
@@ -199,16 +253,20 @@ def test_recall_counts_equal_scores_as_equal() -> None:
 
 def test_everything_can_be_removed_and_added_again(folder: Path) -> None:
     texts, vectors, _ = make_rows(5)
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     assert index.remove(ids=range(5)) == 5
-    assert len(index) == 0 and index.search(vectors[0]) == [[]] and index.info()["rows"] == 0
-    index.add(in_blocks(texts, vectors))
+    assert (
+        len(index) == 0
+        and index.search(vectors[0]).to_dict() == {"answers": [{"query": None, "hits": []}]}
+        and index.info()["rows"] == 0
+    )
+    index.add_blocks(in_blocks(texts, vectors))
     assert index.ids().tolist() == [5, 6, 7, 8, 9]
 
 
 def test_another_model_is_refused_with_both_names(folder: Path) -> None:
     texts, vectors, _ = make_rows(2)
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     index.check_model(name="moved", fingerprint="f" * 64)
     with pytest.raises(ModelError, match=r"built with the model toy \(f+\), not with other \(0+\)"):
         index.check_model(name="other", fingerprint="0" * 64)
@@ -216,7 +274,7 @@ def test_another_model_is_refused_with_both_names(folder: Path) -> None:
 
 def test_only_one_writes_at_a_time(folder: Path) -> None:
     texts, vectors, _ = make_rows(2)
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     with locked(folder):
         with pytest.raises(OutputError, match=r"another process \(process \d+\) is writing"):
             index.remove(ids=[0])
@@ -232,11 +290,14 @@ def test_a_failed_build_leaves_nothing(folder: Path) -> None:
         raise RuntimeError("the model fell over")
 
     with pytest.raises(RuntimeError, match="fell over"):
-        Index.build(folder, failing(), model=MODEL)
+        Index.from_blocks(folder, failing(), model=MODEL)
     assert not folder.exists()
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     before = sorted(folder.rglob("*"))
-    for attempt in (lambda: index.add(failing()), lambda: Index.build(folder, failing(), model=MODEL, overwrite=True)):
+    for attempt in (
+        lambda: index.add_blocks(failing()),
+        lambda: Index.from_blocks(folder, failing(), model=MODEL, overwrite=True),
+    ):
         with pytest.raises(RuntimeError, match="fell over"):
             attempt()
         assert sorted(folder.rglob("*")) == before and len(Index.open(folder)) == 2
@@ -245,17 +306,17 @@ def test_a_failed_build_leaves_nothing(folder: Path) -> None:
 def test_what_cannot_be_indexed(folder: Path, tmp_path: Path) -> None:
     texts, vectors, _ = make_rows(2)
     with pytest.raises(InputError, match="there is no text"):
-        Index.build(folder, [], model=MODEL)
-    with pytest.raises(InputError, match="not finite"):
-        Index.build(folder, [Block(texts, np.full((2, 3), np.nan, np.float32))], model=MODEL)
+        Index.from_blocks(folder, [], model=MODEL)
+    with pytest.raises(InputError, match="non-finite"):
+        Index.from_blocks(folder, [Block(texts, np.full((2, 3), np.nan, np.float32))], model=MODEL)
     with pytest.raises(InputError, match=r"shape \(2, 16\), got \(1, 16\)"):
-        Index.build(folder, [Block(texts, vectors[:1])], model=MODEL)
+        Index.from_blocks(folder, [Block(texts, vectors[:1])], model=MODEL)
     with pytest.raises(ConfigError, match=r"no kind of index named 'hsnw'. Did you mean 'hnsw'"):
-        Index.build(folder, in_blocks(texts, vectors), model=MODEL, kind="hsnw")
+        Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL, kind="hsnw")
     with pytest.raises(ConfigError, match="no fingerprint"):
-        Index.build(folder, in_blocks(texts, vectors), model={"name": "x"})
+        Index.from_blocks(folder, in_blocks(texts, vectors), model={"name": "x"})
     with pytest.raises(OutputError, match="no folder"):
-        Index.build(tmp_path / "a" / "b", in_blocks(texts, vectors), model=MODEL)
+        Index.from_blocks(tmp_path / "a" / "b", in_blocks(texts, vectors), model=MODEL)
     assert not folder.exists()
 
 
@@ -264,7 +325,7 @@ def test_a_folder_of_something_else_is_left_alone(folder: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("mine")
     with pytest.raises(OutputError, match=r"holds thesis\.txt"):
-        Index.build(folder, in_blocks(texts, vectors), model=MODEL, overwrite=True)
+        Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL, overwrite=True)
     with pytest.raises(InputError, match="is not an index"):
         Index.open(folder)
     assert [path.name for path in folder.iterdir() if path.name != "lock"] == ["thesis.txt"]
@@ -272,18 +333,18 @@ def test_a_folder_of_something_else_is_left_alone(folder: Path) -> None:
 
 def test_an_index_is_replaced_only_when_asked(folder: Path) -> None:
     texts, vectors, _ = make_rows(3)
-    Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     with pytest.raises(OutputError, match=r"holds an index already.*--overwrite"):
-        Index.build(folder, in_blocks(texts, vectors), model=MODEL)
-    assert len(Index.build(folder, in_blocks(texts[:1], vectors[:1]), model=MODEL, overwrite=True)) == 1
+        Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
+    assert len(Index.from_blocks(folder, in_blocks(texts[:1], vectors[:1]), model=MODEL, overwrite=True)) == 1
 
 
 def test_damage_is_one_readable_error(folder: Path) -> None:
     texts, vectors, _ = make_rows(3)
-    Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     manifest = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps({**manifest, "format": 99}))
-    with pytest.raises(InputError, match="format 99 is not 1"):
+    with pytest.raises(InputError, match="expected format 1, got 99"):
         Index.open(folder)
     (folder / "index.json").write_text(json.dumps({**manifest, "parts": [{"name": "segment-9"}]}))
     with pytest.raises(InputError, match="damaged"):
@@ -296,10 +357,10 @@ def test_damage_is_one_readable_error(folder: Path) -> None:
 
 def test_a_query_of_another_length_is_refused(folder: Path) -> None:
     texts, vectors, _ = make_rows(3)
-    index = Index.build(folder, in_blocks(texts, vectors), model=MODEL)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     with pytest.raises(InputError, match=r"shape \(1, 16\), got \(1, 4\)"):
         index.search(np.ones(4, np.float32))
     with pytest.raises(ConfigError, match="k is 0"):
         index.search(vectors, 0)
-    with pytest.raises(ConfigError, match="one of ids, texts and where"):
+    with pytest.raises(ConfigError, match="expected one of ids, texts and where"):
         index.remove(ids=[1], texts=["x"])

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from twinpass.errors import InputError, ModelError, OutputError
-from twinpass.search import approximate, writing
+from twinpass.search import writer
+from twinpass.search.engines import approximate
 from twinpass.search.index import Block, Index
 
 MODEL = {"name": "toy", "fingerprint": "f" * 64}
@@ -22,22 +23,22 @@ def block(count: int, *, seed: int = 0) -> Block:
 
 @pytest.fixture
 def index(tmp_path: Path) -> Index:
-    return Index.build(tmp_path / "index", [block(8)], model=MODEL)
+    return Index.from_blocks(tmp_path / "index", [block(8)], model=MODEL)
 
 
 @pytest.fixture
 def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     """An index that is searched approximately, opened but not searched yet."""
     monkeypatch.setitem(approximate.LEAST, "hnsw", 10)
-    return Index.build(tmp_path / "graph", [block(100)], model=MODEL, kind="hnsw")
+    return Index.from_blocks(tmp_path / "graph", [block(100)], model=MODEL, kind="hnsw")
 
 
 def test_files_whose_names_only_begin_like_ours_are_not_deleted(tmp_path: Path) -> None:
     folder = tmp_path / "recordings"
     folder.mkdir()
     (folder / "segment-1.wav").write_bytes(b"mine")
-    with pytest.raises(OutputError, match=r"holds segment-1\.wav, which is no part"):
-        Index.build(folder, [block(3)], model=MODEL)
+    with pytest.raises(OutputError, match=r"holds segment-1\.wav, which is not part"):
+        Index.from_blocks(folder, [block(3)], model=MODEL)
     assert (folder / "segment-1.wav").read_bytes() == b"mine"
 
 
@@ -58,16 +59,16 @@ def test_a_graph_that_was_cut_short_is_one_readable_error(graph: Index) -> None:
 
 
 def test_a_reader_searches_on_when_a_writer_has_taken_the_graph_away(graph: Index) -> None:
-    Index.open(graph.folder).add([block(100, seed=1)])  # joins both into a new graph
+    Index.open(graph.folder).add_blocks([block(100, seed=1)])  # joins both into a new graph
     assert not (graph.folder / "segment-000001").exists()
     assert [hits[0].id for hits in graph.search(block(100).vectors, 1)] == list(range(100))
 
 
 def test_nothing_is_added_to_an_index_that_another_model_has_replaced(index: Index) -> None:
     other = {"name": "other", "fingerprint": "0" * 64}
-    Index.build(index.folder, [block(8)], model=other, overwrite=True)
+    Index.from_blocks(index.folder, [block(8)], model=other, overwrite=True)
     with pytest.raises(ModelError, match="was built with the model other"):
-        index.add([block(2, seed=1)])
+        index.add_blocks([block(2, seed=1)])
     assert len(Index.open(index.folder)) == 8
 
 
@@ -75,10 +76,10 @@ def test_a_join_that_fails_does_not_say_that_the_addition_did(index: Index, monk
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(writing, "first_to_join", lambda manifest: 0)
-    monkeypatch.setattr(writing, "_join_from", full)
+    monkeypatch.setattr(writer, "first_to_join", lambda manifest: 0)
+    monkeypatch.setattr(writer, "_join_from", full)
     with pytest.warns(UserWarning, match=r"was changed, but .* No space left on device.* index compact"):
-        assert index.add([block(2, seed=1)]).rows == 2
+        assert index.add_blocks([block(2, seed=1)]).added == 2
     assert len(Index.open(index.folder)) == 10
 
 
@@ -87,7 +88,7 @@ def test_an_id_that_no_index_can_have(index: Index) -> None:
         index.remove(ids=[1, 10**30])
 
 
-def test_what_is_there_already_is_left_out_wherever_it_lies(index: Index) -> None:
+def test_what_is_there_already_is_skipped_wherever_it_lies(index: Index) -> None:
     again = Block([*block(8).texts, "new", "text 0.3", "new"], block(11).vectors)
-    written = index.add([again], unique=True)
-    assert (written.rows, written.left_out) == (1, 10)
+    written = index.add_blocks([again], unique=True)
+    assert (written.added, written.skipped) == (1, 10)

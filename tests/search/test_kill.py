@@ -32,9 +32,9 @@ def written(change):
 
 for change in itertools.count(start):
     if what == "build":
-        Index.build(folder, written(change), model={"name": "m", "fingerprint": "f"}, overwrite=True)
+        Index.from_blocks(folder, written(change), model={"name": "m", "fingerprint": "f"}, overwrite=True)
     else:
-        Index.open(folder).add(written(change))
+        Index.open(folder).add_blocks(written(change))
     print(change, flush=True)
 """
 
@@ -73,7 +73,7 @@ def test_killed_ten_times(what: str, tmp_path: Path) -> None:
     if what == "add":
         texts = [f"0 {row}" for row in range(ROWS * BLOCKS)]
         first = Block(texts, np.ones((len(texts), DIMENSIONS)), [{"change": 0}] * len(texts))
-        Index.build(folder, [first], model={"name": "m", "fingerprint": "f"})
+        Index.from_blocks(folder, [first], model={"name": "m", "fingerprint": "f"})
         held = [0]
     cut_short = 0
     for _ in range(10):
@@ -90,7 +90,7 @@ def test_killed_ten_times(what: str, tmp_path: Path) -> None:
         held = now
     assert cut_short >= 5 and held  # the kills landed inside changes
     index = Index.open(folder)
-    index.add([Block(["and on it goes"], np.ones((1, DIMENSIONS)))])
+    index.add_blocks([Block(["and on it goes"], np.ones((1, DIMENSIONS)))])
     assert len(Index.open(folder)) == len(index) and index.entries(index.ids()[-1:])[0].text == "and on it goes"
     names = {path.name for path in folder.iterdir() if path.name.startswith(("segment-", ".index"))}
     assert len(names) == len(index.info()["segments"])  # what the killed ones left is gone

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from twinpass.errors import ConfigError, InputError, ModelError, OutputError
+from twinpass.search.engines.milvus import Address, MilvusIndex
+from twinpass.search.filters import expression, keys_of, parse
 from twinpass.search.index import Block, Index
-from twinpass.search.milvus import Address, MilvusIndex
-from twinpass.search.milvus_filters import expression, keys_of
-from twinpass.search.where import parse
 
 pytest.importorskip("pymilvus", reason="needs pymilvus (extra [milvus])")
 pytest.importorskip("milvus_lite", reason="needs milvus-lite (extra [milvus])")
@@ -66,8 +65,8 @@ def rows(count: int = COUNT, *, seed: int = 0, start: int = 0) -> list[Block]:
 def both(file: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[MilvusIndex, Index]:
     """The same rows in both engines."""
     folder = tmp_path_factory.mktemp("faiss") / "index"
-    told = MilvusIndex.build(Address(file, "both"), rows(), model=MODEL, kind="exact")
-    return told, Index.build(folder, rows(), model=MODEL, kind="exact")
+    told = MilvusIndex.from_blocks(Address(file, "both"), rows(), model=MODEL, kind="exact")
+    return told, Index.from_blocks(folder, rows(), model=MODEL, kind="exact")
 
 
 def plain(answers: list) -> list:
@@ -111,22 +110,22 @@ def test_keys_of_columns_keep_their_places():
     assert keys_of({"b": 2.0}, places) == keys_of({"b": 2}, places) != keys_of({"b": "2"}, places)
 
 
-def test_scores_below_the_least_are_left_out(both):
+def test_scores_below_the_least_are_skipped(both):
     queries = vectors(3, seed=5)
     found, wanted = (index.search(queries, 50, min_score=0.5) for index in both)
     assert plain(found) == plain(wanted) and all(hit.score >= 0.5 for answer in found for hit in answer)
 
 
 def test_add_remove_and_info(address):
-    index = MilvusIndex.build(address, rows(20), model=MODEL)
-    assert index.add(rows(5, seed=1, start=20), facts={"data": "x"}).rows == 5
+    index = MilvusIndex.from_blocks(address, rows(20), model=MODEL)
+    assert index.add_blocks(rows(5, seed=1, start=20), facts={"data": "x"}).added == 5
     assert len(index) == 25 and index.search(vectors(5, seed=1)[3], 1)[0][0].text == "text 23"
     assert index.remove(ids=[0, 24]) == 2
     assert index.remove(texts=["text 3", "text 4", "not there"]) == 2
     assert index.remove(where="year=2005") == 1
     with pytest.raises(InputError, match="no row with the id 24"):
         index.remove(ids=[24])
-    told = MilvusIndex.open(address).info()
+    told = MilvusIndex(address).info()
     assert (told["rows"], told["removed"], told["dimensions"], told["kind"]) == (20, 5, DIMENSIONS, "auto")
     assert told["columns"] == ["year", "odd", "odd one", "rare"] and told["model"] == MODEL
     assert [(each["what"], each["rows"]) for each in told["history"]] == [
@@ -135,23 +134,23 @@ def test_add_remove_and_info(address):
     assert {hit.text for hit in index.search(vectors(1), 100)[0]} == {
         f"text {n}" for n in range(24) if n not in (0, 3, 4, 5)
     }
-    with pytest.raises(ConfigError, match="wanted one of ids, texts and where"):
+    with pytest.raises(ConfigError, match="expected one of ids, texts and where"):
         index.remove()
 
 
 def test_unique_keeps_one_of_each_text(address):
-    index = MilvusIndex.build(address, [*rows(6), *rows(6)], model=MODEL, unique=True)
+    index = MilvusIndex.from_blocks(address, [*rows(6), *rows(6)], model=MODEL, unique=True)
     assert len(index) == 6
-    written = index.add([*rows(8, seed=2), *rows(8, seed=2)], unique=True)
-    assert (written.rows, written.left_out, len(index)) == (2, 14, 8)
-    assert index.add(rows(2)).rows == 2 and len(index) == 10  # without it, a text may come again
+    written = index.add_blocks([*rows(8, seed=2), *rows(8, seed=2)], unique=True)
+    assert (written.added, written.skipped, len(index)) == (2, 14, 8)
+    assert index.add_blocks(rows(2)).added == 2 and len(index) == 10  # without it, a text may come again
 
 
 def test_a_build_replaces_only_when_told_and_readers_follow(address):
-    index = MilvusIndex.build(address, rows(6), model=MODEL)
+    index = MilvusIndex.from_blocks(address, rows(6), model=MODEL)
     with pytest.raises(OutputError, match="already"):
-        MilvusIndex.build(address, rows(3), model=MODEL)
-    MilvusIndex.build(address, rows(3, start=50), model=MODEL, overwrite=True)
+        MilvusIndex.from_blocks(address, rows(3), model=MODEL)
+    MilvusIndex.from_blocks(address, rows(3, start=50), model=MODEL, overwrite=True)
     assert {hit.text for hit in index.search(vectors(1), 10)[0]} == {"text 50", "text 51", "text 52"}
     names = index._store.client.list_collections()
     assert sorted(name for name in names if name.startswith(address.collection)) == [
@@ -160,12 +159,12 @@ def test_a_build_replaces_only_when_told_and_readers_follow(address):
 
 
 def test_clients_of_one_server_see_each_others_changes(address):
-    index = MilvusIndex.build(address, rows(4), model=MODEL)
+    index = MilvusIndex.from_blocks(address, rows(4), model=MODEL)
     from milvus_lite.server_manager import server_manager_instance
 
     server = server_manager_instance.start_and_get_uri(address.uri)  # the one that runs already
-    other = MilvusIndex.open(Address(server, address.collection, token="root:Milvus"))
-    other.add(rows(2, start=4))
+    other = MilvusIndex(Address(server, address.collection, token="root:Milvus"))
+    other.add_blocks(rows(2, start=4))
     assert len(index.search(vectors(1), 10)[0]) == 6
     assert other.info()["index"] == f"{address.collection} at {server}"
 
@@ -181,28 +180,28 @@ def stopping(blocks: list[Block]) -> Iterator[Block]:
 
 def test_what_stopped_midway_is_never_seen_and_can_be_done_again(address):
     with pytest.raises(Stop):
-        MilvusIndex.build(address, stopping(rows(1200)), model=MODEL)
+        MilvusIndex.from_blocks(address, stopping(rows(1200)), model=MODEL)
     with pytest.raises(InputError, match="there is no index"):
-        MilvusIndex.open(address)
-    index = MilvusIndex.build(address, rows(10), model=MODEL)
-    reader = MilvusIndex.open(address)
+        MilvusIndex(address)
+    index = MilvusIndex.from_blocks(address, rows(10), model=MODEL)
+    reader = MilvusIndex(address)
     with pytest.raises(Stop):
-        index.add(stopping(rows(1200, seed=1, start=10)))
+        index.add_blocks(stopping(rows(1200, seed=1, start=10)))
     assert index.info()["unfinished_addition"] is True
     with pytest.raises(InputError, match="no row with the id 10"):
         index.remove(ids=[10])
-    for each in (index, reader, MilvusIndex.open(address)):
+    for each in (index, reader, MilvusIndex(address)):
         assert len(each.search(vectors(1), 100)[0]) == 10
     with pytest.raises(Stop):
-        MilvusIndex.build(address, stopping(rows(1200)), model=MODEL, overwrite=True)
-    assert len(MilvusIndex.open(address).search(vectors(1), 100)[0]) == 10
-    index.add(rows(4, seed=1, start=10))
+        MilvusIndex.from_blocks(address, stopping(rows(1200)), model=MODEL, overwrite=True)
+    assert len(MilvusIndex(address).search(vectors(1), 100)[0]) == 10
+    index.add_blocks(rows(4, seed=1, start=10))
     assert len(index) == len(index.search(vectors(1), 100)[0]) == 14 and not index.info()["unfinished_addition"]
 
 
 KILLED = """
 import numpy as np
-from twinpass.search.milvus import Address, MilvusIndex
+from twinpass.search.engines.milvus import Address, MilvusIndex
 from twinpass.search.index import Block
 
 made = np.random.default_rng(0).normal(size=(1000, 8)).astype(np.float32)
@@ -213,9 +212,9 @@ def blocks(count):
         print(n, flush=True)
 
 address, model = Address({path!r}, "docs"), {model!r}
-MilvusIndex.build(address, blocks(1), model=model)
+MilvusIndex.from_blocks(address, blocks(1), model=model)
 print("old", flush=True)
-MilvusIndex.build(address, blocks(10_000), model=model, overwrite=True)
+MilvusIndex.from_blocks(address, blocks(10_000), model=model, overwrite=True)
 """
 
 
@@ -231,29 +230,29 @@ def test_killed_during_a_build_it_is_the_old_index_and_can_be_built_again(tmp_pa
         process.stdout.readline()
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    index = MilvusIndex.open(Address(path, "docs"))
+    index = MilvusIndex(Address(path, "docs"))
     assert len(index) == 1000
-    again = MilvusIndex.build(Address(path, "docs"), rows(5), model=MODEL, overwrite=True)
+    again = MilvusIndex.from_blocks(Address(path, "docs"), rows(5), model=MODEL, overwrite=True)
     assert len(again) == 5 == len(index.search(vectors(1), 100)[0])
 
 
 def test_mistakes_are_told(address, file, tmp_path):
-    index = MilvusIndex.build(address, rows(3), model=MODEL, kind="hnsw")
+    index = MilvusIndex.from_blocks(address, rows(3), model=MODEL, kind="hnsw")
     assert index.search(vectors(3)[2], 1)[0][0].text == "text 2"
     with pytest.raises(ModelError, match=r"built with the model m \(aaaaaaaaaaaa\), not with n \(bbbbbbbbbbbb\)"):
         index.check_model(name="n", fingerprint="b" * 64)
     index.check_model(name="n", fingerprint="a" * 64)
     for wrong, told in [
-        (lambda: index.search(vectors(1)[:, :3], 1), "wanted vectors of shape"),
+        (lambda: index.search(vectors(1)[:, :3], 1), "expected vectors of shape"),
         (lambda: index.search(vectors(1), 0), "k is 0"),
         (lambda: index.search(vectors(1), 10, where="yaer=3"), "Did you mean 'year'"),
-        (lambda: index.add([Block(["x"], np.full((1, DIMENSIONS), np.nan))]), "not finite"),
-        (lambda: MilvusIndex.build(address, rows(3), model=MODEL, kind="ivf-pq"), "no kind of index"),
-        (lambda: MilvusIndex.build(Address(file, "empty"), [], model=MODEL), "no text to index"),
-        (lambda: MilvusIndex.open(Address(file, "nothing")), "there is no index nothing at"),
-        (lambda: MilvusIndex.open(Address(str(tmp_path / "no.db"))), "there is no .*no.db"),
-        (lambda: Address(file, "a-b"), "a collection is named by"),
-        (lambda: Address("index"), "wanted a file that ends in .db or a server"),
+        (lambda: index.add_blocks([Block(["x"], np.full((1, DIMENSIONS), np.nan))]), "non-finite"),
+        (lambda: MilvusIndex.from_blocks(address, rows(3), model=MODEL, kind="ivf-pq"), "no kind of index"),
+        (lambda: MilvusIndex.from_blocks(Address(file, "empty"), [], model=MODEL), "no text to index"),
+        (lambda: MilvusIndex(Address(file, "nothing")), "there is no index nothing at"),
+        (lambda: MilvusIndex(Address(str(tmp_path / "no.db"))), "there is no .*no.db"),
+        (lambda: Address(file, "a-b"), "expected a collection name"),
+        (lambda: Address("index"), "expected a file that ends in .db or a server"),
     ]:
         with pytest.raises((InputError, ConfigError), match=told):
             wrong()
@@ -262,11 +261,11 @@ def test_mistakes_are_told(address, file, tmp_path):
 
 def test_a_server_that_is_not_there_is_told():
     with pytest.raises(InputError, match=r"cannot reach Milvus at http://127\.0\.0\.1:9: "):
-        MilvusIndex.open(Address("http://127.0.0.1:9"))
+        MilvusIndex(Address("http://127.0.0.1:9"))
 
 
 def test_long_texts_are_shortened_and_counted(address):
     long = "ü" * 40_000
     with pytest.warns(UserWarning, match="1 texts are longer than the 65,535 bytes"):
-        index = MilvusIndex.build(address, [Block([long, "short"], vectors(2))], model=MODEL)
+        index = MilvusIndex.from_blocks(address, [Block([long, "short"], vectors(2))], model=MODEL)
     assert index.search(vectors(2)[0], 1)[0][0].text == "ü" * 32_767

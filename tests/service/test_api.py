@@ -319,7 +319,7 @@ def index(encoder: Encoder, tmp_path: Path) -> Index:
     vectors = encoder.encode(texts, normalize=True)
     block = Block(texts, vectors, [{"place": place} for place in range(len(texts))])
     facts = {"name": "tiny", "fingerprint": encoder.fingerprint}
-    return Index.build(tmp_path / "index", [block], model=facts)
+    return Index.from_blocks(tmp_path / "index", [block], model=facts)
 
 
 def test_search_finds_the_text_itself_first(encoder, index):

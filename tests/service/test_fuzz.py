@@ -65,7 +65,7 @@ def api(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     encoder = Encoder.load(folder, device="cpu")
     model = {"name": "tiny", "fingerprint": encoder.fingerprint}
     block = Block(SENTENCES, encoder.encode(SENTENCES, normalize=True), [{"place": 1}] * len(SENTENCES))
-    index = Index.build(tmp_path_factory.mktemp("index") / "index", [block], model=model)
+    index = Index.from_blocks(tmp_path_factory.mktemp("index") / "index", [block], model=model)
     limits = Limits(inputs=16, characters=1000, body=10_000)
     app = create_app(Service(encoder, names=["tiny"], index=index, limits=limits))
     with listen("127.0.0.1", 0) as bound:

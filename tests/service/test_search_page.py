@@ -362,7 +362,7 @@ def test_it_fits_every_screen(toy: Toy, open_page: Open, width: int, scheme: str
 
 
 def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path) -> None:
-    from twinpass.search.exact import nearest
+    from twinpass.search.engines.exact import nearest
     from twinpass.search.index import Block, Index
     from twinpass.service.app import create_app
     from twinpass.service.service import Service
@@ -370,7 +370,7 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
     encoder = Encoder.load(folder, device="cpu")
     vectors = encoder.encode(TEXTS)
     model = {"name": encoder.name, "fingerprint": encoder.fingerprint}
-    index = Index.build(tmp_path / "index", [Block(TEXTS, vectors)], model=model)
+    index = Index.from_blocks(tmp_path / "index", [Block(TEXTS, vectors)], model=model)
     query = "how many people find water"
     _, rows = nearest(encoder.encode([query]), vectors, k=5)
     troubles: list[str] = []

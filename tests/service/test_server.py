@@ -174,7 +174,7 @@ def test_the_page_and_health_need_no_key(url):
 
 def test_an_index_is_searched_and_ctrl_c_is_a_good_end(folder, truth, tmp_path):
     block = Block(SENTENCES, truth.encode(SENTENCES, normalize=True))
-    Index.build(tmp_path / "index", [block], model={"name": str(folder), "fingerprint": truth.fingerprint})
+    Index.from_blocks(tmp_path / "index", [block], model={"name": str(folder), "fingerprint": truth.fingerprint})
     with serving("--index", str(tmp_path / "index"), "--name", "mine") as (process, url):  # the index knows its model
         headers = {"authorization": f"Bearer {KEY}"}
         answer = httpx.post(f"{url}/search", json={"query": SENTENCES[3], "k": 2}, headers=headers).json()

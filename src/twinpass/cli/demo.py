@@ -173,7 +173,7 @@ def _train_both(
 
 def _answers(encoders: dict[str, Encoder], texts: list[str], *, k: int = 3) -> list[dict[str, Any]]:
     """Return each query's nearest texts by each model."""
-    from twinpass.search.exact import nearest
+    from twinpass.search.engines.exact import nearest
 
     rows = {name: nearest(each.encode(QUERIES), each.encode(texts), k=k) for name, each in encoders.items()}
     return [

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinpass.cli.console import Console
-from twinpass.cli.indexing import is_index, model_entry
-from twinpass.cli.options import ModelOptions
 from twinpass.errors import MissingExtra
 from twinpass.provenance import installed
 from twinpass.workflows.dev import BUILT_IN
@@ -87,9 +85,10 @@ def serve_demo(console: Console, options: PageOptions, bound: socket.socket, mod
 def open_demo_index(console: Console, encoder: Encoder, folder: Path, packages: str) -> Index:
     """Return the index that an earlier demo has made with this model, or make it."""
     from twinpass.search.index import Index
+    from twinpass.search.texts import describe_model
     from twinpass.text.corpus import open_corpus
 
-    if is_index(str(folder)):
+    if Index.exists(folder):
         index = Index.open(folder)
         first = index.info()["history"][0]
         if index.model["fingerprint"] == encoder.fingerprint and first.get("packages") == packages:
@@ -97,10 +96,10 @@ def open_demo_index(console: Console, encoder: Encoder, folder: Path, packages: 
     texts = list(dict.fromkeys(open_corpus(BUILT_IN + packages).texts()))
     chosen = texts[:: -(-len(texts) // INDEXED)]  # evenly over the packages
     console.log(f"indexing {len(chosen):,} of {len(texts):,} sentences of the documentation ...")
-    return Index.build(
+    return Index.from_blocks(
         folder,
         _blocks(console, encoder, chosen),
-        model=model_entry(encoder, ModelOptions()),
+        model=describe_model(encoder),
         overwrite=True,
         facts={"packages": packages},
     )

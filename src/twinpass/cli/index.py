@@ -1,23 +1,43 @@
-"""The verb `index`: build, add, remove, compact, info."""
+"""The verb `index`: build, load, add, remove, compact, info; and what the other verbs on an index share."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.engine import IndexOptions
-from twinpass.cli.index_load import load
-from twinpass.cli.indexing import blocks, load_model_of, model_entry
 from twinpass.cli.options import DataOptions, ModelOptions, exactly
 from twinpass.errors import ConfigError
-from twinpass.provenance import provenance
+
+if TYPE_CHECKING:
+    from twinpass.search.index import Index
+    from twinpass.search.results import Info
 
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of an index.")]
-Unique = Annotated[bool, typer.Option("--unique", help="Leave out a text that is there already.")]
+Output = Annotated[Path, typer.Option("--output", "-o", help="The folder of the index.")]
+Kind = Annotated[str, typer.Option(help="exact, hnsw, ivf-pq, or auto: by size.")]
+Unique = Annotated[bool, typer.Option("--unique", help="Skip a text that is there already.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")]
+
+
+@dataclass(frozen=True)
+class MilvusOptions:
+    """Where Milvus keeps the index; without it, an index is a folder."""
+
+    milvus: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="INDEX is a collection on this Milvus: http://HOST:19530, or a file ending in .db (extra [milvus]).",
+        ),
+    ] = None
+    milvus_token: Annotated[
+        str | None, typer.Option(envvar="MILVUS_TOKEN", help="user:password or API key of the Milvus server.")
+    ] = None
 
 
 @verb
@@ -25,43 +45,47 @@ def build(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
-    place: IndexOptions,
+    place: MilvusOptions,
     names: Annotated[
         list[str], typer.Argument(metavar="[MODEL] TEXTS", help="Texts: a file, folder, pattern, - for stdin, or docs:")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder of the index.")],
-    kind: Annotated[str, typer.Option(help="exact, hnsw, ivf-pq, or auto: by size.")] = "auto",
+    output: Output,
+    kind: Kind = "auto",
     unique: Unique = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Make an index of texts.
 
-    It keeps the texts, their vectors and all other columns of the file, and knows its model. Stopped at any moment,
-    what was there before is unchanged. With a single name, it is the texts and the model is minilm.
+    It stores the texts, their vectors and all other columns of the file, and remembers its model. If it is stopped,
+    what was there before is unchanged. A single name is the texts; the model is then minilm.
     """
+    from twinpass.search.index import Index
+
     name, rest = chosen.named(names, least=1)
     exactly(rest, 1, "TEXTS after the model")
-    place.check(output, kind=kind, overwrite=overwrite)
     started = time.perf_counter()
-    corpus = data.open(rest[0])
-    _, total, fingerprint = corpus.survey()
-    encoder = chosen.load(name, console)
-    options = console.described() | chosen.described() | data.described() | {"kind": kind, "unique": unique}
-    facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
-    with console.progress("encoding", total=total) as advance:
-        index = place.build(
-            output,
-            blocks(encoder, corpus, advance),
-            model=model_entry(encoder, chosen),
-            kind=kind,
-            unique=unique,
-            overwrite=overwrite,
-            facts=facts,
-        )
-    found = index.info()
-    found |= {"bad_rows": corpus.bad_rows, "left_out": total - len(index)}
-    console.log(_built(found, time.perf_counter() - started))
-    console.result(facts | found)
+    options = {"kind": kind, "unique": unique, "overwrite": overwrite, **asdict(place)}
+    index = Index.build(output, rest[0], **options, **encoding(console, chosen, data, name))
+    _report(console, index.info(), time.perf_counter() - started)
+
+
+@verb
+def load(
+    console: Console,
+    place: MilvusOptions,
+    source: Annotated[Path, typer.Argument(metavar="VECTORS", help="A parquet file or folder that encode wrote.")],
+    output: Output,
+    kind: Kind = "auto",
+    unique: Unique = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Make an index of texts that were encoded before; no model is loaded."""
+    from twinpass.search.index import Index
+
+    started = time.perf_counter()
+    options = {"kind": kind, "unique": unique, "overwrite": overwrite, **asdict(place)}
+    index = Index.load_vectors(output, source, progress=console.progress, **options)
+    _report(console, index.info(), time.perf_counter() - started)
 
 
 @verb
@@ -69,38 +93,34 @@ def add(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
-    place: IndexOptions,
+    place: MilvusOptions,
     folder: Folder,
     texts: Annotated[str, typer.Argument(metavar="TEXTS", help="What to add, as for build.")],
     unique: Unique = False,
 ) -> None:
     """Add texts to an index, all or nothing."""
-    index = place.open(folder)
-    corpus = data.open(texts)
-    _, total, fingerprint = corpus.survey()
-    encoder = load_model_of(index, chosen, console)
-    facts = provenance(data=[(corpus.source, fingerprint)], options=data.described() | {"unique": unique})
-    with console.progress("encoding", total=total) as advance:
-        written = index.add(blocks(encoder, corpus, advance), unique=unique, facts=facts)
-    found = {"added": written.rows, "left_out": written.left_out, "rows": len(index)}
-    console.log(f"{written.rows:,} texts added, {written.left_out:,} left out -> {folder}: {len(index):,} texts")
-    console.result(facts | found)
+    index = open_index(console, chosen, place, folder)
+    added = index.add(texts, unique=unique, progress=console.progress, **asdict(data))
+    console.log(f"{added.added:,} texts added, {added.skipped:,} skipped -> {folder}: {len(index):,} texts")
+    console.result(added.to_dict() | {"rows": len(index)})
 
 
 @verb
 def remove(
     console: Console,
     data: DataOptions,
-    place: IndexOptions,
+    place: MilvusOptions,
     folder: Folder,
-    ids: Annotated[str | None, typer.Option(help="Ids as search shows them, with commas between.")] = None,
+    ids: Annotated[str | None, typer.Option(help="Ids as search shows them, comma-separated.")] = None,
     where: Annotated[
-        list[str] | None, typer.Option(help="A condition on metadata, such as year<2020; may be given again.")
+        list[str] | None, typer.Option(help="A condition on metadata, such as year<2020; repeatable.")
     ] = None,
     texts: Annotated[str | None, typer.Option(help="A file of the texts to remove.")] = None,
 ) -> None:
     """Remove texts from an index: by id, by metadata, or the texts of a file."""
-    index = place.open(folder)
+    from twinpass.search.index import Index
+
+    index = Index.open(folder, **asdict(place))
     removed = index.remove(
         ids=None if ids is None else _numbers(ids),
         where=where or None,
@@ -112,60 +132,67 @@ def remove(
 
 @verb
 def compact(console: Console, folder: Folder) -> None:
-    """Join the segments of an index into one, and give back the room of removed texts."""
+    """Join the segments of an index into one, and free the space of removed texts."""
     from twinpass.search.index import Index
 
     index = Index.open(folder)
     index.compact()
-    found = index.info()
-    console.result(found, human=_described(found))
+    console.show(index.info())
 
 
 @verb
-def info(console: Console, place: IndexOptions, folder: Folder) -> None:
+def info(console: Console, place: MilvusOptions, folder: Folder) -> None:
     """Show what an index holds and what made it."""
-    found = place.open(folder).info()
-    console.result(found, human=_described(found))
+    from twinpass.search.index import Index
+
+    console.show(Index.open(folder, **asdict(place)).info())
 
 
 index = {"build": build, "load": load, "add": add, "remove": remove, "compact": compact, "info": info}
+
+
+def encoding(console: Console, chosen: ModelOptions, data: DataOptions, model: str) -> dict[str, Any]:
+    """Return how to read and encode texts, as Index.build takes it."""
+    shown = {"progress": console.progress, "log": console.log}
+    return {"encoder": model, **asdict(data), **shown, **chosen.loading(console)}
+
+
+def open_index(console: Console, chosen: ModelOptions, place: MilvusOptions, name: Path | str) -> Index:
+    """Open an index that loads its model, if it needs it, with the chosen options."""
+    from twinpass.search.index import Index
+
+    return Index.open(name, encoder=chosen.model, log=console.log, **asdict(place), **chosen.loading(console))
+
+
+def index_of(
+    console: Console, chosen: ModelOptions, data: DataOptions, place: MilvusOptions, names: list[str]
+) -> Index:
+    """Open the index that is named, or make a temporary one of texts."""
+    from twinpass.search.index import Index
+
+    if place.milvus is not None or Index.exists(names[-1]):
+        if len(names) > 1 or chosen.model is not None:
+            raise ConfigError(f"{names[-1]} is an index and has its vectors already: omit the model.")
+        return Index.open(names[0], **asdict(place))
+    name, rest = chosen.named(names, least=1)
+    exactly(rest, 1, "texts or an index")
+    return Index.build(None, rest[0], **encoding(console, chosen, data, name))
 
 
 def _numbers(ids: str) -> list[int]:
     try:
         return [int(number) for number in ids.split(",")]
     except ValueError:
-        raise ConfigError(f"--ids is {ids!r}; wanted numbers with commas between, such as 3,17.") from None
+        raise ConfigError(f"--ids is {ids!r}; expected comma-separated numbers, such as 3,17.") from None
 
 
-def _built(found: dict[str, Any], seconds: float) -> str:
-    again = found["rows"] - found.get("distinct", found["rows"])
-    notes = [f"{found['distinct']:,} distinct"] if again else []
-    notes += [f"{found['left_out']:,} repeats left out"] if found["left_out"] else []
-    notes += [f"{found['bad_rows']:,} bad rows left out"] if found["bad_rows"] else []
-    counted = f"{found['rows']:,} texts" + (f" ({', '.join(notes)})" if notes else "")
-    return f"{counted} -> {found['index']}: {_searched(found['segments'][0])}, {seconds:.1f} s"
+def _report(console: Console, found: Info, seconds: float) -> None:
+    from twinpass.search.results import describe_search
 
-
-def _searched(segment: dict[str, Any]) -> str:
-    if segment["kind"] == "exact":
-        return "searched exactly"
-    if "recall_at_10" not in segment:  # Milvus made it, and has nothing exact beside it to compare with
-        return f"{segment['kind']}, recall not measured"
-    return f"{segment['kind']}, recall@10 {segment['recall_at_10']:.3f} on {segment['sample']} of its texts"
-
-
-def _described(found: dict[str, Any]) -> str:
-    model, latest = found["model"], found["history"][-1]
-    counted = f"{found['rows']:,}" + (f" ({found['distinct']:,} distinct)" if "distinct" in found else "")
-    lines = {
-        "texts": f"{counted}, {found['removed']:,} removed but not yet gone",
-        "model": f"{model['name']} ({model['fingerprint'][:12]}), {found['dimensions']} dimensions",
-        "columns": ", ".join(found["columns"]) or "none",
-        "kind": found["kind"],
-        **({"on disk": f"{found['bytes'] / 1e6:,.1f} MB"} if "bytes" in found else {"kept by": found["server"]}),
-        "last change": f"{latest['what']} of {latest['rows']:,} texts, {latest['when']}",
-    }
-    for number, segment in enumerate(found["segments"], start=1):
-        lines[f"segment {number}"] = f"{segment['rows']:,} texts, {_searched(segment)}"
-    return "\n".join(f"{name:<12} {value}" for name, value in lines.items())
+    change = found.history[-1]
+    notes = [f"{found.distinct:,} distinct"] if found.distinct not in (None, found.rows) else []
+    counts = {"skipped": "repeats skipped", "bad_rows": "bad rows skipped", "truncated": "truncated"}
+    notes += [f"{change[name]:,} {what}" for name, what in counts.items() if change.get(name)]
+    counted = f"{found.rows:,} texts" + (f" ({', '.join(notes)})" if notes else "")
+    console.log(f"{counted} -> {found.index}: {describe_search(found.segments[0])}, {seconds:.1f} s")
+    console.result({**change, **found.to_dict()})

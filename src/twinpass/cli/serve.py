@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.indexing import load_model_of
 from twinpass.cli.options import DEFAULT_MODEL, ModelOptions, exactly
 from twinpass.errors import MissingExtra
 from twinpass.provenance import installed, provenance
@@ -100,5 +99,5 @@ def _load(chosen: ModelOptions, folder: Path | None, console: Console) -> tuple[
         return chosen.load(chosen.model or DEFAULT_MODEL, console), None
     from twinpass.search.index import Index
 
-    index = Index.open(folder)
-    return load_model_of(index, chosen, console), index
+    index = Index.open(folder, encoder=chosen.model, log=console.log, **chosen.loading(console))
+    return index.encoder, index

@@ -123,7 +123,7 @@ def retrieval(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The three captions nearest to each of Table 8's queries, and how many of them the paper's models found too."""
     from twinpass.encoder.vector_cache import encode_once
     from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
-    from twinpass.search.exact import nearest
+    from twinpass.search.engines.exact import nearest
 
     queries = {text_key(query) for query in QUERIES}
     letters = {text: bared for text, bared in captions(lab).items() if bared not in queries}

@@ -2,53 +2,117 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError
-from twinpass.search.exact import Floats, top
-from twinpass.search.index import Hit, Index
+from twinpass.files import check_writable, plain
+from twinpass.search.engines.exact import Floats, top
+from twinpass.search.results import Hit, json_line, write_lines
+from twinpass.search.segment import Ids
+
+if TYPE_CHECKING:
+    from twinpass.search.index import Index
 
 ROUNDS = 25  # of k-means
-ATTEMPTS = 3  # from other beginnings; the best is kept
-EXAMPLES = 256  # for each cluster; more teach k-means little
+ATTEMPTS = 3  # from different starts; the best is kept
+EXAMPLES = 256  # for each cluster; more hardly change k-means
 BLOCK = 16_384
+NEAREST = "nearest to the centre"
 
 
 class Cluster(NamedTuple):
-    """A cluster: how many texts, their mean cosine with its centre, and the texts nearest to that."""
+    """A cluster: how many texts, their mean cosine with its centre, and the texts nearest to the centre."""
 
+    label: int
     size: int
     cohesion: float
-    representatives: list[Hit]
+    representatives: Sequence[Hit]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cluster as JSON can hold it."""
+        shown = [{"id": hit.id, "text": hit.text, "cosine": round(hit.score, 6)} for hit in self.representatives]
+        found = {"cluster": self.label, "size": self.size, "cohesion": self.cohesion, "representatives": shown}
+        document: dict[str, Any] = plain(found)
+        return document
 
 
-class Clustering(NamedTuple):
-    """For each id of the index its cluster and the cosine with that cluster's centre; the largest cluster is 0."""
+@dataclass(frozen=True, repr=False)
+class Clustering(Displayed):
+    """For each id its cluster and the cosine with that cluster's centre; cluster 0 is the largest."""
 
-    ids: NDArray[np.int64]
-    labels: NDArray[np.int64]
+    ids: Ids
+    labels: Ids
     cosines: Floats
-    clusters: list[Cluster]
+    clusters: Sequence[Cluster]
+    model: Mapping[str, Any]
+    seed: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the clusters with their representatives as JSON can hold them."""
+        return {
+            "texts": len(self.ids),
+            "seed": self.seed,
+            "model": dict(self.model),
+            "mean_cosine": float(self.cosines.mean()),
+            "clusters": [each.to_dict() for each in self.clusters],
+        }
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per text: its id, cluster and cosine with the centre."""
+        columns = zip(self.ids.tolist(), self.labels.tolist(), self.cosines.tolist(), strict=True)
+        return [{"id": each, "cluster": label, "cosine": round(cosine, 6)} for each, label, cosine in columns]
+
+    def grids(self) -> Sequence[Grid]:
+        """Return one row per cluster."""
+        rows = [
+            (
+                str(each.label),
+                f"{each.size:,}",
+                f"{each.cohesion:.3f}",
+                "\n".join(hit.text for hit in each.representatives),
+            )
+            for each in self.clusters
+        ]
+        return [Grid("", ("cluster", "texts", "cohesion", NEAREST), rows, words=(NEAREST,))]
 
 
-def cluster(index: Index, k: int, *, seed: int = 0, representatives: int = 3) -> Clustering:
-    """Sort the texts of an index into k clusters by their vectors' directions."""
+def find_clusters(
+    index: Index, k: int, *, seed: int = 42, representatives: int = 3, output: str | os.PathLike[str] | None = None
+) -> Clustering:
+    """Sort the texts of an index into k clusters by their vectors' directions; write all texts to `output`."""
+    if output is not None:
+        check_writable(output)
     ids = index.ids()
     if not 1 <= k <= len(ids):
-        raise ConfigError(f"the number of clusters is {k}; wanted 1 to the number of texts, {len(ids):,}.")
+        raise ConfigError(f"the number of clusters is {k}; expected 1 to {len(ids):,}, the number of texts.")
     centres = _centres(index, ids, k, seed)
     cosines, found = _assign(index, ids, centres)
     sizes = np.bincount(found, minlength=k)
     order = np.argsort(-sizes, kind="stable")
     labels = np.argsort(order)[found]
-    clusters = [_describe(index, ids, cosines, labels == label, representatives) for label in range(k)]
-    return Clustering(ids, labels, cosines, clusters)
+    clusters = [_describe(index, ids, cosines, labels == label, label, representatives) for label in range(k)]
+    result = Clustering(ids, labels, cosines, clusters, index.model, seed)
+    if output is not None:
+        write_lines(output, _lines(index, result))
+    return result
 
 
-def _centres(index: Index, ids: NDArray[np.int64], k: int, seed: int) -> Floats:
+def _lines(index: Index, found: Clustering) -> Iterator[str]:
+    records = found.records()
+    for start in range(0, len(records), BLOCK):
+        entries = index.entries(found.ids[start : start + BLOCK])
+        for entry, record in zip(entries, records[start : start + BLOCK], strict=True):
+            yield json_line({**record, "text": entry.text, "metadata": entry.metadata})
+
+
+def _centres(index: Index, ids: Ids, k: int, seed: int) -> Floats:
     import faiss
 
     count = min(len(ids), k * EXAMPLES)
@@ -69,19 +133,19 @@ def _centres(index: Index, ids: NDArray[np.int64], k: int, seed: int) -> Floats:
     return centres
 
 
-def _assign(index: Index, ids: NDArray[np.int64], centres: Floats) -> tuple[Floats, NDArray[np.int64]]:
+def _assign(index: Index, ids: Ids, centres: Floats) -> tuple[Floats, Ids]:
     found = [top(index.vectors(ids[at : at + BLOCK]), centres, k=1) for at in range(0, len(ids), BLOCK)]
     return np.concatenate([scores[:, 0] for scores, _ in found]), np.concatenate([rows[:, 0] for _, rows in found])
 
 
 def _describe(
-    index: Index, ids: NDArray[np.int64], cosines: Floats, members: NDArray[np.bool_], representatives: int
+    index: Index, ids: Ids, cosines: Floats, members: NDArray[np.bool_], label: int, representatives: int
 ) -> Cluster:
     rows = np.flatnonzero(members)
     if not len(rows):
-        return Cluster(0, float("nan"), [])
+        return Cluster(label, 0, float("nan"), [])
     best = rows[np.argsort(-cosines[rows], kind="stable")]
     entries = index.entries(ids[best[: 4 * representatives]])
     hits = [hit._replace(score=float(score)) for hit, score in zip(entries, cosines[best], strict=False)]
-    distinct = list({hit.text: hit for hit in reversed(hits)}.values())[::-1]  # of equal texts one is enough
-    return Cluster(len(rows), float(cosines[rows].mean()), distinct[:representatives])
+    distinct = list({hit.text: hit for hit in reversed(hits)}.values())[::-1]  # show equal texts once
+    return Cluster(label, len(rows), float(cosines[rows].mean()), distinct[:representatives])

@@ -1,41 +1,139 @@
-"""Near-duplicates: which texts to keep so that no two of them say nearly the same."""
+"""Near-duplicates: which texts to keep so that no two kept ones say nearly the same."""
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.errors import ConfigError
-from twinpass.search.exact import Floats
-from twinpass.search.index import Index
+from twinpass.display import Displayed, Grid
+from twinpass.errors import ConfigError, OutputError
+from twinpass.files import check_writable
+from twinpass.search.engines.exact import Floats
+from twinpass.search.results import json_line, write_lines
+
+if TYPE_CHECKING:
+    from twinpass.search.index import Index
 
 BLOCK = 2_048  # rows compared with as many others at a time
-NEIGHBOURS = 32  # looked at for each text of an approximate index
-ROUNDING = 1e-6  # equal texts may differ by so much in their cosine with themselves
+NEIGHBOURS = 32  # compared with each text of an approximate index
+ROUNDING = 1e-6  # the cosine of equal texts may differ from 1 by this much
+SUFFIXES = (".txt", ".jsonl")
+SHOWN_GROUPS, SHOWN_OTHERS = 20, 5
 
-Kept = NDArray[np.int64]  # for each row the first kept row that it is near to: its own if it is kept
+Kept = NDArray[np.int64]  # for each row the first kept row that it is near: itself if it is kept
 
 
 class Group(NamedTuple):
-    """A kept text and those that are near it: ids, and the cosines of the others with the first."""
+    """A kept text and the texts near it: ids, and the cosines of the others with the kept one."""
 
     kept: int
     others: tuple[int, ...]
     cosines: tuple[float, ...]
 
 
+@dataclass(frozen=True, repr=False)
+class Duplicates(Displayed):
+    """The groups of near-duplicates of an index; `exact` is False if only nearest neighbours were compared."""
+
+    threshold: float
+    exact: bool
+    model: Mapping[str, Any]
+    texts: int
+    groups: Sequence[Mapping[str, Any]]  # {"kept": {id, text}, "others": [{id, text, cosine}]}
+
+    @property
+    def duplicates(self) -> int:
+        """Number of texts that are near a kept one."""
+        return sum(len(group["others"]) for group in self.groups)
+
+    @property
+    def kept(self) -> int:
+        """Number of texts that are kept."""
+        return self.texts - self.duplicates
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return counts and groups as JSON can hold them."""
+        return super().to_dict() | {"kept": self.kept, "duplicates": self.duplicates}
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return one dictionary per duplicate, with the text that is kept instead."""
+        return [
+            {"kept_id": group["kept"]["id"], "kept": group["kept"]["text"], **other}
+            for group in self.groups
+            for other in group["others"]
+        ]
+
+    def grids(self) -> Sequence[Grid]:
+        """Return the first groups as a table."""
+        if not self.groups:
+            return [Grid("", (), (), notes=("no two texts are that near",))]
+        rows: list[tuple[str, str, str]] = []
+        for group in self.groups[:SHOWN_GROUPS]:
+            rows.append(("kept", str(group["kept"]["id"]), group["kept"]["text"]))
+            others = group["others"]
+            rows += [
+                (f"{other['cosine']:.4f}", str(other["id"]), f"  {other['text']}") for other in others[:SHOWN_OTHERS]
+            ]
+            rows += [("", "", f"  and {len(others) - SHOWN_OTHERS:,} more")] if len(others) > SHOWN_OTHERS else []
+        more = len(self.groups) - SHOWN_GROUPS
+        notes = (f"{more:,} more groups; all with --json or to_dict()",) if more > 0 else ()
+        return [Grid("", ("cosine", "id", "text"), rows, notes=notes, words=("text",))]
+
+
+def find_duplicates(index: Index, threshold: float, *, output: str | os.PathLike[str] | None = None) -> Duplicates:
+    """Return the near-duplicates of an index; write the texts that are kept to a .txt or .jsonl file."""
+    if output is not None:
+        check_output(output)
+    groups = near_duplicates(index, threshold)
+    if output is not None:
+        write_lines(output, _kept_lines(index, groups, as_json=Path(output).suffix == ".jsonl"))
+    return Duplicates(threshold, index.exact, index.model, len(index), [_describe(index, group) for group in groups])
+
+
+def check_output(output: str | os.PathLike[str]) -> None:
+    """Refuse a file that could not be written later."""
+    if Path(output).suffix not in SUFFIXES:
+        raise OutputError(f"cannot write {output}: expected a name that ends in {' or '.join(SUFFIXES)}.")
+    check_writable(output)
+
+
+def _describe(index: Index, group: Group) -> dict[str, Any]:
+    first, *others = index.entries([group.kept, *group.others])
+    return {
+        "kept": {"id": first.id, "text": first.text},
+        "others": [
+            {"id": other.id, "text": other.text, "cosine": round(cosine, 6)}
+            for other, cosine in zip(others, group.cosines, strict=True)
+        ],
+    }
+
+
+def _kept_lines(index: Index, groups: Sequence[Group], *, as_json: bool) -> Iterator[str]:
+    gone = [other for group in groups for other in group.others]
+    kept = np.setdiff1d(index.ids(), gone)
+    for start in range(0, len(kept), BLOCK):
+        for entry in index.entries(kept[start : start + BLOCK]):
+            if as_json:
+                yield json_line({"id": entry.id, **entry.metadata, "text": entry.text})
+            else:
+                yield " ".join(entry.text.splitlines())  # one text per line
+
+
 def near_duplicates(index: Index, threshold: float) -> list[Group]:
     """Return the groups of an index at a cosine, in the order of the kept texts.
 
     Rows are taken in order: one whose cosine with an earlier kept row reaches the threshold belongs to the first such
-    row, every other row is kept. An approximate index looks at each row's nearest neighbours only.
+    row, every other row is kept. An approximate index compares each row only with its nearest neighbours.
     """
     if not 0 < threshold <= 1:
-        raise ConfigError(f"the threshold is {threshold}; wanted a cosine above 0 and at most 1.")
+        raise ConfigError(f"the threshold is {threshold}; expected a cosine above 0 and at most 1.")
     ids = index.ids()
     least = threshold - ROUNDING
     kept, cosines = _exactly(index, ids, least) if index.exact else _by_neighbours(index, ids, least)
@@ -72,7 +170,7 @@ def _settle_block(rows: Kept, near: Floats, kept: Kept, cosines: Floats, least: 
 
 
 def _follow(later: Kept, near: Floats, leaders: Kept, kept: Kept, cosines: Floats, least: float) -> None:
-    """Give each later row that is still free to the first of the leaders that it is near to."""
+    """Assign each later row that is still free to the first of the leaders that it is near."""
     if not len(leaders):
         return
     first = (near >= least).argmax(axis=1)
@@ -82,7 +180,7 @@ def _follow(later: Kept, near: Floats, leaders: Kept, kept: Kept, cosines: Float
 
 
 def _by_neighbours(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]:
-    """Give each row to the first kept row that it, or an earlier neighbour of it, is near to."""
+    """Assign each row to the first kept row that it, or an earlier neighbour of it, is near."""
     kept = np.arange(len(ids))
     cosines = np.ones(len(ids), np.float32)
     for rows in _blocks(0, len(ids)):

@@ -1,59 +1,173 @@
-"""Index: texts and their vectors in a folder, searched by cosine; it never meets the model that made them.
+"""Index: texts, their vectors and their metadata, searched by cosine; in a folder, or on Milvus (engines/milvus.py).
 
 index.json           what there is: the only file that is ever replaced, and so the moment of every change
 segment-000001/      rows that were written together (see segment.py)
-removed-000002.npy   ids that were removed and still take room
+removed-000002.npy   ids that were removed and still take space
 lock                 held by the one process that writes
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from twinpass.errors import ConfigError, InputError
-from twinpass.search import writing
-from twinpass.search.exact import Floats
-from twinpass.search.manifest import check_model, read_manifest
-from twinpass.search.numbered import ids_of_texts
-from twinpass.search.segment import Block, Ids, check_vectors
-from twinpass.search.snapshot import Snapshot, open_snapshot
-from twinpass.search.where import Where, check_one_choice, parse
-from twinpass.search.writing import Written
+from twinpass.errors import ConfigError, InputError, ModelError
+from twinpass.progress import Log, Progress, ignore, silent
+from twinpass.provenance import provenance
+from twinpass.search import writer
+from twinpass.search.engines.exact import Floats
+from twinpass.search.filters import Where, check_columns, parse
+from twinpass.search.manifest import FILE, Manifest, check_model, size, stamp
+from twinpass.search.results import Added, Answers, Hit, Hits, Info
+from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
+from twinpass.search.texts import OWN_VECTORS, Metadata, Name, Texts, describe_model, load_encoder, read_texts
 from twinpass.vectors import unit
 
-__all__ = ["Block", "Hit", "Index", "Written"]
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.search.clusters import Clustering
+    from twinpass.search.duplicates import Duplicates
 
-
-class Hit(NamedTuple):
-    """A text that was found."""
-
-    id: int
-    text: str
-    score: float  # cosine
-    metadata: dict[str, Any]
+__all__ = ["Added", "Answers", "Block", "Hit", "Hits", "Index", "Info"]
 
 
 class Index:
-    """A saved index as it was when opened, or when it was last changed through this object."""
+    """An index as it was when opened, or when it was last changed or refreshed through this object.
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.folder = snapshot.folder
-        self._snapshot = snapshot
+    `Index.open` and `Index.build` return one; with `milvus`, the path is the name of a collection there.
+    """
+
+    def __init__(self, place: Any) -> None:
+        self.place = place  # a folder, or an address of Milvus
+        self._encoder: Encoder | None = None
+        self._checked = ""  # the fingerprint that the encoder was checked against
+        self._loading: tuple[Name | None, Mapping[str, Any], Log] = (None, {}, ignore)
+        self._temporary: _Temporary | None = None
+        self._connect()
+
+    def _connect(self) -> None:
+        self.folder = Path(self.place)
+        self._refreshing = threading.Lock()
+        self._stamp = stamp(self.folder)  # before the manifest is read: if replaced in between, it is read again
+        self._snapshot = open_snapshot(self.folder)
+
+    @staticmethod
+    def exists(path: Name) -> bool:
+        """Tell whether this folder holds an index."""
+        return os.path.isfile(os.path.join(path, FILE))  # noqa: PTH113, PTH118 - accepts any text
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str]) -> Index:
-        """Open a saved index; nothing is read into memory before it is needed."""
-        return cls(open_snapshot(Path(folder)))
+    def open(
+        cls,
+        path: Name,
+        *,
+        encoder: Encoder | Name | None = None,
+        milvus: str | None = None,
+        milvus_token: str | None = None,
+        log: Log = ignore,
+        **loading: Any,
+    ) -> Index:
+        """Open an index; nothing is read into memory before it is needed.
+
+        Texts are encoded with the index's own model, loaded when it is first needed. `encoder` says where that model
+        is if it has moved, or is the loaded model; `loading` are options of Encoder.load, such as `device`. `milvus`
+        is a server (http://HOST:19530) or a file that ends in .db.
+        """
+        target, place = _find(path, milvus, milvus_token)
+        index = target(place)
+        if encoder is None or isinstance(encoder, (str, os.PathLike)):
+            index._loading = encoder, loading, log
+        else:
+            index._encoder = encoder
+        return index
 
     @classmethod
     def build(
         cls,
-        folder: str | os.PathLike[str],
+        path: Name | None,
+        texts: Texts,
+        *,
+        encoder: Encoder | Name | None = None,
+        vectors: Floats | None = None,
+        metadata: Metadata | None = None,
+        kind: str = "auto",
+        unique: bool = False,
+        overwrite: bool = False,
+        columns: str | Sequence[str] | None = None,
+        header: bool | None = None,
+        skip_bad_rows: bool = False,
+        milvus: str | None = None,
+        milvus_token: str | None = None,
+        facts: Mapping[str, Any] | None = None,
+        progress: Progress = silent,
+        log: Log = ignore,
+        **loading: Any,
+    ) -> Index:
+        """Make an index of texts, whole or not at all.
+
+        `texts` are texts, or the name of a file, folder, pattern or corpus, whose other columns become the metadata.
+        `encoder` is an Encoder or the name of a model (minilm if None), loaded with the options `loading`; with
+        `vectors` (n, d) the texts are not encoded. `kind` is exact, hnsw, ivf-pq, or auto: by size. With `unique`
+        a repeated text is skipped. `facts` are kept in the history. Without a path the index is temporary: it is
+        deleted together with the object.
+        """
+        temporary = None
+        if path is None:
+            temporary = _Temporary()
+            path = temporary.folder / "index"
+        target, place = _find(path, milvus, milvus_token)
+        target.check_target(place, kind=kind, overwrite=overwrite)
+        chosen: dict[str, Any] = {"kind": kind, "unique": unique}
+        source = read_texts(
+            texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options=chosen
+        )
+        source.facts |= facts or {}
+        own = vectors is not None and encoder is None
+        loaded = None if own else load_encoder(encoder, log, loading)
+        model = OWN_VECTORS if loaded is None else describe_model(loaded)
+        with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
+            blocks = source.blocks(loaded, vectors, advance)
+            index = target.from_blocks(place, blocks, model=model, **chosen, overwrite=overwrite, facts=source.facts)
+        index._encoder, index._temporary = loaded, temporary
+        return index
+
+    @classmethod
+    def load_vectors(
+        cls,
+        path: Name,
+        source: Name,
+        *,
+        kind: str = "auto",
+        unique: bool = False,
+        overwrite: bool = False,
+        milvus: str | None = None,
+        milvus_token: str | None = None,
+        progress: Progress = silent,
+    ) -> Index:
+        """Make an index of a parquet file or folder that `encode_file` wrote; no model is loaded."""
+        from twinpass.search.stored_vectors import StoredVectors
+
+        stored = StoredVectors(source)
+        target, place = _find(path, milvus, milvus_token)
+        target.check_target(place, kind=kind, overwrite=overwrite)
+        chosen: dict[str, Any] = {"kind": kind, "unique": unique}
+        facts = provenance(data=[stored.data], options=chosen)
+        with progress("indexing", total=len(stored)) as advance:
+            blocks = stored.blocks(advance)
+            return target.from_blocks(place, blocks, model=stored.model, **chosen, overwrite=overwrite, facts=facts)
+
+    @classmethod
+    def from_blocks(
+        cls,
+        place: Any,
         blocks: Iterable[Block],
         *,
         model: Mapping[str, Any],
@@ -62,136 +176,265 @@ class Index:
         overwrite: bool = False,
         facts: Mapping[str, Any] | None = None,
     ) -> Index:
-        """Make an index from a stream of blocks, whole or not at all.
+        """Make an index from a stream of blocks with their vectors, whole or not at all.
 
-        `model` says what made the vectors: at least its `name` and `fingerprint`. `kind` is exact, hnsw, ivf-pq,
-        or auto: by size. With `unique` a text that comes again is left out. `facts` are kept in the history.
+        `model` says what made the vectors: at least its `name` and `fingerprint`. `facts` are kept in the history;
+        they are read after the last block.
         """
         if missing := {"name", "fingerprint"} - set(model):
-            raise ConfigError(f"an index wants its model's name and fingerprint; there is no {min(missing)}.")
-        writing.build(Path(folder), blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
-        return cls.open(folder)
+            raise ConfigError(f"expected the model's name and fingerprint, got no {min(missing)}.")
+        writer.build(Path(place), blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
+        return cls(place)
 
-    def add(self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None) -> Written:
-        """Add a stream of blocks, all or nothing; return how many rows were added and left out."""
-        written = writing.add(self.folder, blocks, model=self.model, unique=unique, facts=facts)
+    @classmethod
+    def check_target(cls, place: Any, *, kind: str, overwrite: bool) -> None:
+        """Refuse, before any work is done, a place where an index could not be built."""
+        writer.check_kind(kind)
+        writer.check_folder(place, overwrite=overwrite)
+
+    def add(
+        self,
+        texts: Texts,
+        *,
+        vectors: Floats | None = None,
+        metadata: Metadata | None = None,
+        unique: bool = False,
+        columns: str | Sequence[str] | None = None,
+        header: bool | None = None,
+        skip_bad_rows: bool = False,
+        progress: Progress = silent,
+    ) -> Added:
+        """Add texts, as for `build`, all or nothing; with `unique`, texts that are there already are skipped."""
+        source = read_texts(
+            texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options={"unique": unique}
+        )
+        encoder = self.encoder if vectors is None else None
+        with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
+            return self.add_blocks(source.blocks(encoder, vectors, advance), unique=unique, facts=source.facts)
+
+    def add_blocks(
+        self, blocks: Iterable[Block], *, unique: bool = False, facts: Mapping[str, Any] | None = None
+    ) -> Added:
+        """Add a stream of blocks with their vectors, all or nothing."""
+        added = writer.add(self.folder, blocks, model=self.model, unique=unique, facts=facts)
         self.refresh()
-        return written
+        return added
 
     def remove(
         self, *, ids: Sequence[int] | None = None, texts: Sequence[str] | None = None, where: Where = None
     ) -> int:
         """Remove the rows with these ids, with these texts, or that meet these conditions; return how many."""
-        check_one_choice(ids, texts, where)
-        removed = writing.remove(self.folder, lambda now: _chosen(now, ids=ids, texts=texts, where=where))
+        given = [each for each in (ids, texts, where) if each is not None]
+        if len(given) != 1:
+            raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {len(given)}.")
+        return self._remove(ids, texts, where)
+
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+        removed = writer.remove(self.folder, ids, texts, where)
         self.refresh()
         return removed
 
     def compact(self) -> None:
-        """Join all segments into one and give back the room of removed rows."""
-        writing.compact(self.folder)
+        """Join all segments into one and free the space of removed rows."""
+        writer.compact(self.folder)
         self.refresh()
 
     def refresh(self) -> bool:
-        """Look at the index again; return whether it has changed."""
-        changed = read_manifest(self.folder).generation != self._snapshot.manifest.generation
-        if changed:
-            self._snapshot = open_snapshot(self.folder)
-        return changed
+        """See what others have changed since the index was opened; return whether there was a change.
 
+        If there was none this costs one look at a file's date. It may be called while other threads search: they
+        finish on what they began with.
+        """
+        with self._refreshing:
+            now = stamp(self.folder)
+            if now is not None and now == self._stamp:
+                return False
+            self._snapshot = open_snapshot(self.folder, self._snapshot.segments)
+            self._stamp = now
+        return True
+
+    @overload
+    def search(  # type: ignore[overload-overlap]  # a str is also an iterable of strings
+        self, queries: str, k: int = 10, *, where: Where = None, min_score: float | None = None
+    ) -> Hits: ...
+    @overload
     def search(
+        self, queries: Iterable[str] | Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
+    ) -> Answers: ...
+    def search(
+        self, queries: str | Iterable[str] | Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
+    ) -> Hits | Answers:
+        """Return the k nearest texts of a query, best first; of several texts or of vectors, an answer for each.
+
+        Fewer than k come back if fewer meet the conditions `where`, such as "year>=2020", or reach `min_score`.
+        """
+        options: dict[str, Any] = {"where": where, "min_score": min_score}
+        if isinstance(queries, str):
+            (hits,) = self.answers([queries], k, **options)
+            return hits
+        given = queries if isinstance(queries, np.ndarray) else list(queries)
+        if isinstance(given, list) and all(isinstance(query, str) for query in given):
+            return Answers(list(self.answers(given, k, **options)))
+        found = self.search_vectors(np.asarray(given, dtype=np.float32), k, **options)
+        return Answers([Hits(None, hits) for hits in found])
+
+    def answers(
+        self, queries: Iterable[str], k: int = 10, *, where: Where = None, min_score: float | None = None
+    ) -> Iterator[Hits]:
+        """Yield the answer to each query, in constant memory however many there are."""
+        if isinstance(queries, Sequence) and any(not query.strip() for query in queries):
+            raise InputError("a query is empty; an empty text is near to nothing in particular.")
+        self._check_where(where)  # before the model is loaded
+        return self._answers(self.encoder.encode_stream(queries, normalize=True), k, where, min_score)
+
+    def _answers(self, encoded: Iterable[Any], k: int, where: Where, min_score: float | None) -> Iterator[Hits]:
+        for texts, vectors, _ in encoded:
+            yield from map(Hits, texts, self.search_vectors(vectors, k, where=where, min_score=min_score))
+
+    def search_vectors(
         self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
     ) -> list[list[Hit]]:
-        """Return each query's k nearest texts, best first; fewer where fewer meet the conditions or the score."""
+        """Return each query's k nearest texts, best first, as plain lists."""
         if k < 1:
-            raise ConfigError(f"k is {k}; wanted at least 1.")
+            raise ConfigError(f"k is {k}; expected at least 1.")
         queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
         snapshot, conditions = self._snapshot, parse(where)
-        check_vectors(queries, dimensions=self.dimensions)
+        check_vectors(queries, dimensions=snapshot.manifest.dimensions)
         allowed = snapshot.meeting(conditions) if conditions else None
         least = -np.inf if min_score is None else min_score
         scores, rows = snapshot.nearest(unit(queries), k, allowed)
         good = (rows >= 0) & (scores >= least)
         return [
-            [_hit(snapshot, int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
+            [snapshot.hit(int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
             for found, each, kept in zip(rows, scores, good, strict=True)
         ]
 
+    def _check_where(self, where: Where) -> None:
+        check_columns(parse(where), self.columns)
+
+    def dedupe(self, threshold: float = 0.9, *, output: Name | None = None) -> Duplicates:
+        """Find texts that say nearly the same: a cosine of at least `threshold` with a text that is kept.
+
+        `output` is a .txt or .jsonl file for the texts that are kept.
+        """
+        from twinpass.search.duplicates import find_duplicates
+
+        return find_duplicates(self, threshold, output=output)
+
+    def cluster(self, k: int, *, seed: int = 42, representatives: int = 3, output: Name | None = None) -> Clustering:
+        """Sort the texts into k clusters by their vectors' directions, and show some texts nearest to each centre.
+
+        `output` is a .jsonl file for every text with its cluster.
+        """
+        from twinpass.search.clusters import find_clusters
+
+        return find_clusters(self, k, seed=seed, representatives=representatives, output=output)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The model that made the vectors, loaded when it is first needed; a different one is refused."""
+        known = self.model
+        if self._encoder is None:
+            if known["fingerprint"] == OWN_VECTORS["fingerprint"]:
+                raise ModelError(
+                    f"{self.place} was built from your own vectors, so its model is unknown. Pass vectors."
+                )
+            given, loading, log = self._loading
+            same = {name: loading.get(name) or known.get(name) for name in ("pooler", "max_tokens")}
+            self._encoder = load_encoder(given or known["name"], log, {**loading, **same})
+        if self._checked != known["fingerprint"]:
+            self.check_model(name=self._encoder.name, fingerprint=self._encoder.fingerprint)
+            self._checked = known["fingerprint"]
+        return self._encoder
+
     def check_model(self, *, name: str, fingerprint: str) -> None:
         """Refuse a model other than the one that made the vectors."""
-        check_model(self.folder, self.model, name=name, fingerprint=fingerprint)
+        check_model(self.place, self.model, name=name, fingerprint=fingerprint)
 
-    def __len__(self) -> int:
-        return self._snapshot.manifest.rows - self._snapshot.manifest.removed_rows
+    @property
+    def manifest(self) -> Manifest:
+        """What the index holds."""
+        return self._snapshot.manifest
 
     @property
     def model(self) -> dict[str, Any]:
-        """Name and fingerprint of the model that made the vectors, and the options it was loaded with."""
-        return self._snapshot.manifest.model
+        """The record of the model that made the vectors: name, fingerprint, pooler, max_tokens ..."""
+        return self.manifest.model
 
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
-        return self._snapshot.manifest.dimensions
+        return self.manifest.dimensions
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the metadata columns."""
-        return self._snapshot.manifest.columns
+        return self.manifest.columns
 
     @property
     def exact(self) -> bool:
         """Whether every search looks at every vector."""
-        return all(part.kind == "exact" for part in self._snapshot.manifest.parts)
+        return all(part.kind == "exact" for part in self.manifest.parts)
+
+    def __len__(self) -> int:
+        manifest = self.manifest
+        return manifest.rows - manifest.removed_rows
+
+    def __repr__(self) -> str:
+        return f"<Index {self.place}: {len(self):,} texts, {self.dimensions} dimensions, {self.model['name']}>"
 
     def ids(self) -> Ids:
         """Return the ids of all rows, ascending."""
-        return self._snapshot.ids[self._snapshot.alive]
+        return self._snapshot.living_ids
 
     def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
         """Return the unit vectors (n, d) of these ids, or of all."""
-        return self._snapshot.vectors(self._snapshot.rows_of(self.ids() if ids is None else ids))
+        snapshot = self._snapshot
+        return snapshot.vectors(snapshot.rows_of(snapshot.living_ids if ids is None else ids))
 
     def entries(self, ids: Sequence[int] | Ids) -> list[Hit]:
-        """Return texts and metadata of these ids, each with the score 1 of itself."""
-        return [_hit(self._snapshot, int(row), 1.0) for row in self._snapshot.rows_of(ids)]
+        """Return texts and metadata of these ids, each with score 1."""
+        snapshot = self._snapshot
+        return [snapshot.hit(int(row), 1.0) for row in snapshot.rows_of(ids)]
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Floats, Ids]:
-        """Return cosines and ids (n, at most k) of what is nearest; an id of -1 stands for none."""
-        scores, rows = self._snapshot.nearest(unit(np.asarray(vectors, dtype=np.float32)), k)
-        return scores, np.where(rows < 0, -1, self._snapshot.ids[rows])
+        """Return cosines and ids (n, at most k) of the nearest rows; an id of -1 means none."""
+        snapshot = self._snapshot
+        scores, rows = snapshot.nearest(unit(np.asarray(vectors, dtype=np.float32)), k)
+        return scores, np.where(rows < 0, -1, snapshot.ids[rows])
 
-    def info(self) -> dict[str, Any]:
-        """Return what there is to know about the index, as a JSON object."""
-        manifest = self._snapshot.manifest
-        digests = [segment.digests for segment in self._snapshot.segments]
-        distinct = len(np.unique(np.concatenate(digests)[self._snapshot.alive])) if digests else 0
-        return {
-            "index": str(self.folder),
-            "rows": len(self),
-            "distinct": distinct,
-            "removed": manifest.removed_rows,
-            "dimensions": manifest.dimensions,
-            "kind": manifest.kind,
-            "columns": list(manifest.columns),
-            "model": manifest.model,
-            "segments": [{"rows": part.rows, "kind": part.kind, **part.quality} for part in manifest.parts],
-            "bytes": sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file()),
-            "history": list(manifest.history),
-        }
-
-
-def _hit(snapshot: Snapshot, row: int, score: float) -> Hit:
-    segment, place = snapshot.locate(row)
-    return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
+    def info(self) -> Info:
+        """Return what the index holds and what made it."""
+        snapshot = self._snapshot
+        manifest, digests = snapshot.manifest, [segment.digests for segment in snapshot.segments]
+        return Info(
+            index=str(self.folder),
+            rows=manifest.rows - manifest.removed_rows,
+            distinct=len(np.unique(np.concatenate(digests)[snapshot.alive])) if digests else 0,
+            removed=manifest.removed_rows,
+            dimensions=manifest.dimensions,
+            kind=manifest.kind,
+            columns=manifest.columns,
+            model=manifest.model,
+            segments=[{"rows": part.rows, "kind": part.kind, **part.quality} for part in manifest.parts],
+            history=manifest.history,
+            bytes=size(self.folder),
+        )
 
 
-def _chosen(snapshot: Snapshot, *, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> Ids:
-    if ids is not None:
-        return snapshot.ids[snapshot.rows_of(ids)]
-    if texts is not None:
-        return ids_of_texts(snapshot, texts)
-    conditions = parse(where)
-    if not conditions:
-        raise InputError("wanted a condition that says what to remove, got none.")
-    return snapshot.ids[snapshot.meeting(conditions)]
+class _Temporary:
+    """A folder that is deleted together with this object."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="twinpass-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+
+def _find(path: Name, milvus: str | None, token: str | None) -> tuple[type[Index], Any]:
+    """Return the class of an index, and the place where it is kept."""
+    if milvus is None:
+        return Index, Path(path)
+    from twinpass.search.engines.milvus import MilvusIndex
+    from twinpass.search.engines.milvus_store import Address
+
+    return MilvusIndex, Address(milvus, str(path), token)

@@ -1,4 +1,4 @@
-"""Segments: rows of an index that were written together, in files that never change.
+"""Segments: rows of an index that were written together, in files that never change; and the snapshot over them.
 
 vectors.f32    unit vectors, row after row
 ids.i64        ascending; an id is never given twice
@@ -13,6 +13,7 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -21,18 +22,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
+from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
+from twinpass.search.engines.exact import Floats, Rows, best, empty, top
+from twinpass.search.filters import Condition, check_columns
+from twinpass.search.manifest import Manifest, identify, read_manifest
+from twinpass.search.results import Hit
 from twinpass.vectors import unit
 
-Floats = NDArray[np.float32]
 Ids = NDArray[np.int64]
 Digests = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
 
-BATCH = 4_096  # rows in one piece of rows.arrow: little to skip over, few pieces to know about
+BATCH = 4_096  # rows in one record batch of rows.arrow
+ATTEMPTS = 10  # to read an index that is being changed: each change takes far longer than opening
 VECTORS, IDS, DIGESTS, ROWS, ENGINE = "vectors.f32", "ids.i64", "digests.u64", "rows.arrow", "engine.faiss"
 
 
 class Block(NamedTuple):
-    """Some rows to index: texts, their vectors (n, d), and an object of metadata for each, if there is any."""
+    """Some rows to index: texts, their vectors (n, d), and optionally a dictionary of metadata for each."""
 
     texts: Sequence[str]
     vectors: Floats
@@ -40,7 +47,7 @@ class Block(NamedTuple):
 
 
 def digest_of(texts: Iterable[str]) -> Digests:
-    """Return 8 bytes of each text's hash: equal for equal texts, and as good as never for others."""
+    """Return 8 bytes of each text's hash: equal for equal texts, and practically never for different ones."""
     return np.array(
         [int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") for text in texts],
         dtype=np.uint64,
@@ -48,7 +55,7 @@ def digest_of(texts: Iterable[str]) -> Digests:
 
 
 class SegmentWriter:
-    """Takes blocks of rows, one after another, and holds little of them in memory."""
+    """Writes blocks of rows, one after another, and holds few of them in memory."""
 
     def __init__(self, folder: Path, dimensions: int) -> None:
         import pyarrow as pa
@@ -64,7 +71,7 @@ class SegmentWriter:
         self._held: list[tuple[str, str]] = []
 
     def append(self, block: Block, ids: Ids, digests: Digests) -> None:
-        """Write a block's vectors at once, its texts as soon as there are enough for a piece."""
+        """Write a block's vectors at once, its texts as soon as there are enough for a record batch."""
         vectors = unit(np.asarray(block.vectors, dtype=np.float32))
         check_vectors(vectors, rows=len(block.texts), dimensions=self._dimensions)
         self._streams[VECTORS].write(vectors.astype("<f4", copy=False).tobytes())
@@ -99,12 +106,14 @@ class SegmentWriter:
 
 
 class Segment:
-    """Rows to read; all of it stays on the disk until it is asked for."""
+    """Rows to read; they stay on the disk until they are needed."""
 
     def __init__(self, folder: Path, *, rows: int, dimensions: int) -> None:
         import pyarrow as pa
 
         self.folder = folder
+        self.identity = identify(folder / VECTORS)
+        self.engine: Approximate | None = None  # what searches it approximately, once it was read
         self.vectors: Floats = np.memmap(folder / VECTORS, "<f4", "r", shape=(rows, dimensions))
         self.ids: Ids = np.memmap(folder / IDS, "<i8", "r", shape=(rows,))
         self.digests: Digests = np.memmap(folder / DIGESTS, "<u8", "r", shape=(rows,))
@@ -112,7 +121,7 @@ class Segment:
         sizes = [self._file.get_batch(place).num_rows for place in range(self._file.num_record_batches)]
         self._starts = np.cumsum([0, *sizes]).tolist()
         if self._starts[-1] != rows:
-            raise InputError(f"{folder} has {self._starts[-1]:,} texts, not {rows:,}: the index is damaged.")
+            raise InputError(f"{folder} has {self._starts[-1]:,} texts, expected {rows:,}: the index is damaged.")
         self._columns: dict[str, list[Any]] = {}
 
     def __len__(self) -> int:
@@ -127,7 +136,7 @@ class Segment:
         return _from_json(self._value("metadata", row))
 
     def column(self, name: str) -> list[Any]:
-        """Return one metadata column, None where a row has nothing; kept once it was read."""
+        """Return one metadata column, None where a row has no value; kept in memory once it was read."""
         if name not in self._columns:
             self._columns[name] = [
                 _from_json(note).get(name)
@@ -137,7 +146,7 @@ class Segment:
         return self._columns[name]
 
     def block(self, rows: Ids) -> Block:
-        """Return some rows as they were given."""
+        """Return some rows as they were written."""
         metadata = [self.metadata(int(row)) for row in rows]
         return Block([self.text(int(row)) for row in rows], self.vectors[rows], metadata)
 
@@ -149,11 +158,11 @@ class Segment:
 
 def check_vectors(vectors: Floats, *, rows: int | None = None, dimensions: int) -> None:
     """Refuse vectors that cannot belong to an index."""
-    wanted = (len(vectors) if rows is None else rows, dimensions)
-    if vectors.shape != wanted:
-        raise InputError(f"wanted vectors of shape {wanted}, got {vectors.shape}.")
+    expected = (len(vectors) if rows is None else rows, dimensions)
+    if vectors.shape != expected:
+        raise InputError(f"expected vectors of shape {expected}, got {vectors.shape}.")
     if not np.isfinite(vectors).all():
-        raise InputError("a vector holds a number that is not finite, so nothing is near it or far from it.")
+        raise InputError("a vector holds a non-finite value, so it has no cosine with anything.")
 
 
 def _to_json(metadata: Mapping[str, Any]) -> str:
@@ -163,3 +172,127 @@ def _to_json(metadata: Mapping[str, Any]) -> str:
 def _from_json(note: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(note) if note else {}
     return found
+
+
+class Snapshot:
+    """An index as it was at one moment; rows are counted through all its segments.
+
+    Segments that an earlier snapshot has open are taken from there, with what they have read.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest, earlier: Sequence[Segment] = ()) -> None:
+        self.folder = folder
+        self.manifest = manifest
+        known = {segment.identity: segment for segment in earlier}
+        self.segments = [
+            known.get(identify(folder / part.name / VECTORS))
+            or Segment(folder / part.name, rows=part.rows, dimensions=manifest.dimensions)
+            for part in manifest.parts
+        ]
+        self.starts: Ids = np.cumsum([0, *(part.rows for part in manifest.parts)])
+        self.removed: Ids = (
+            np.load(folder / manifest.removed, allow_pickle=False) if manifest.removed else np.empty(0, np.int64)
+        )
+
+    @cached_property
+    def ids(self) -> Ids:
+        """The id of every row, ascending."""
+        return np.concatenate([np.empty(0, np.int64), *(segment.ids for segment in self.segments)])
+
+    @cached_property
+    def alive(self) -> Mask:
+        """Which rows are not removed."""
+        return ~np.isin(self.ids, self.removed, assume_unique=True)
+
+    @property
+    def living_ids(self) -> Ids:
+        """The ids of the rows that are not removed, ascending."""
+        return self.ids[self.alive]
+
+    def locate(self, row: int) -> tuple[Segment, int]:
+        """Return the segment of a row and its position there."""
+        place = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.segments[place], row - int(self.starts[place])
+
+    def hit(self, row: int, score: float) -> Hit:
+        """Return a row with its text and metadata."""
+        segment, place = self.locate(row)
+        return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
+
+    def rows_of(self, ids: Sequence[int] | Ids) -> Rows:
+        """Return the rows that have these ids, or say which id is missing."""
+        try:
+            given = np.asarray(ids, dtype=np.int64).reshape(-1)
+        except OverflowError:
+            raise InputError(f"{self.folder} has no row with the id {max(ids, key=abs)}.") from None
+        rows = np.searchsorted(self.ids, given)
+        found = rows < len(self.ids)
+        found[found] = (self.ids[rows[found]] == given[found]) & self.alive[rows[found]]
+        if not found.all():
+            raise InputError(f"{self.folder} has no row with the id {given[~found][0]}.")
+        return rows
+
+    def vectors(self, rows: Rows) -> Floats:
+        """Return the unit vectors (n, d) of some rows."""
+        vectors = np.empty((len(rows), self.manifest.dimensions), np.float32)
+        for segment, start in zip(self.segments, self.starts, strict=False):
+            here = (rows >= start) & (rows < start + len(segment))
+            vectors[here] = segment.vectors[rows[here] - start]
+        return vectors
+
+    def meeting(self, conditions: Sequence[Condition]) -> Mask:
+        """Return which rows meet every condition and are not removed."""
+        check_columns(conditions, self.manifest.columns)
+        mask = self.alive.copy()
+        for condition in conditions:
+            values = (value for segment in self.segments for value in segment.column(condition.column))
+            mask &= np.fromiter(map(condition.holds, values), bool, len(mask))
+        return mask
+
+    def nearest(self, queries: Floats, k: int, allowed: Mask | None = None) -> tuple[Floats, Rows]:
+        """Return cosines and rows (n, at most k) of the nearest to unit vectors; a row of -1 means none."""
+        if allowed is None and len(self.removed):
+            allowed = self.alive
+        found = empty(len(queries))
+        for place in range(len(self.segments)):
+            start, end = self.starts[place : place + 2]
+            scores, rows = self._search(place, queries, k, None if allowed is None else allowed[start:end])
+            found = best(k, found, (scores, np.where(rows < 0, rows, rows + start)))
+        return found
+
+    def _search(self, place: int, queries: Floats, k: int, allowed: Mask | None) -> tuple[Floats, Rows]:
+        """Search one segment: exactly if it is small, or if few of its rows are allowed."""
+        vectors = self.segments[place].vectors
+        if allowed is not None and allowed.all():
+            allowed = None
+        few = allowed is not None and allowed.sum() < min(HNSW_FROM, len(allowed) // 2)
+        engine = None if few or self.manifest.parts[place].kind == EXACT else self._engine(place)
+        if engine is None:
+            return top(queries, vectors, k=k, chosen=None if allowed is None else np.flatnonzero(allowed))
+        return engine.top(queries, k=k, allowed=allowed)
+
+    def _engine(self, place: int) -> Approximate | None:
+        """Read what an approximate search needs; None if a writer deleted it while we hold the vectors open."""
+        part, segment = self.manifest.parts[place], self.segments[place]
+        if segment.engine is None:
+            path = segment.folder / ENGINE
+            if not path.exists():
+                return None
+            try:
+                segment.engine = Approximate.load(path, part.kind, segment.vectors, int(part.quality["effort"]))
+            except RuntimeError as error:  # from faiss, with details about its own source
+                raise InputError(f"{path} is damaged. Build the index again.") from error
+        return segment.engine
+
+
+def open_snapshot(folder: Path, earlier: Sequence[Segment] = ()) -> Snapshot:
+    """Open an index as it is now; if a writer replaces its files meanwhile, try again."""
+    for _ in range(ATTEMPTS):
+        manifest = read_manifest(folder)
+        try:
+            return Snapshot(folder, manifest, earlier)
+        except FileNotFoundError as error:
+            missing = error
+        except (ValueError, EOFError) as error:  # a file that is shorter than it was, or has other bytes
+            raise InputError(f"{folder} is damaged: {error}. Build it again.") from error
+    raise InputError(f"{folder} is damaged: {missing.filename or missing} is missing. Build it again.")

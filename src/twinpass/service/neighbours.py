@@ -68,7 +68,9 @@ async def _search(
     service: Service, index: Index, queries: Sequence[str], body: SearchRequest
 ) -> tuple[Encoded, list[list[Hit]]]:
     encoded = await service.encode_texts(queries, normalize=True)
-    found = await asyncio.to_thread(index.search, encoded.vectors, body.k, where=body.where, min_score=body.min_score)
+    found = await asyncio.to_thread(
+        index.search_vectors, encoded.vectors, body.k, where=body.where, min_score=body.min_score
+    )
     return encoded, found
 
 

@@ -1,4 +1,4 @@
-"""Exact search by cosine: every vector is looked at."""
+"""Exact search by cosine: every vector is compared."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ GATHERED = 65_536  # chosen vectors copied together: 100 MB of 384 dimensions
 def nearest(queries: Floats, documents: Floats, *, k: int) -> tuple[Floats, Rows]:
     """Return the cosines and the rows (n, k) of each query's k nearest documents, best first."""
     if not 1 <= k <= len(documents):
-        raise ConfigError(f"k is {k}; it lies between 1 and the number of documents, {len(documents):,}.")
+        raise ConfigError(f"k is {k}; expected 1 to {len(documents):,}, the number of documents.")
     return top(unit(queries), unit(documents), k=k)
 
 
 def top(queries: Floats, vectors: Floats, *, k: int, chosen: Rows | None = None) -> tuple[Floats, Rows]:
     """Return the inner products and rows (n, at most k) of the best vectors, or of the best of the chosen rows.
 
-    A memory-mapped array is read where it lies.
+    A memory-mapped array is not copied into memory first.
     """
     if chosen is None:
         return _knn(queries, vectors, k)
@@ -37,14 +37,14 @@ def top(queries: Floats, vectors: Floats, *, k: int, chosen: Rows | None = None)
 
 
 def best(k: int, *found: tuple[Floats, Rows]) -> tuple[Floats, Rows]:
-    """Return the k best of several findings (n, any), best first; among equals the earlier finding."""
+    """Return the k best of several results (n, any), best first; of equal scores the earlier result."""
     scores, rows = (np.concatenate(columns, axis=1) for columns in zip(*found, strict=True))
     order = np.argsort(-scores, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)
 
 
 def empty(queries: int) -> tuple[Floats, Rows]:
-    """Return a finding of nothing."""
+    """Return a result with nothing found."""
     return np.empty((queries, 0), np.float32), np.empty((queries, 0), np.int64)
 
 
@@ -60,5 +60,5 @@ def _knn(queries: Floats, vectors: Floats, k: int) -> tuple[Floats, Rows]:
         k,
         metric=faiss.METRIC_INNER_PRODUCT,
     )
-    order = np.lexsort((rows, -scores))  # faiss leaves equals in any order
+    order = np.lexsort((rows, -scores))  # faiss returns equal scores in any order
     return np.take_along_axis(scores, order, axis=1), np.take_along_axis(rows, order, axis=1)

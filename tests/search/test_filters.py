@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from twinpass.errors import ConfigError
-from twinpass.search.where import parse
+from twinpass.search.filters import parse
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_conditions(text: str, stored: object, holds: bool) -> None:
 
 @pytest.mark.parametrize("text", ["", "a", "=x", "a ~ x", "a<x", "a>", "a>=nan", "__import__('os')"])
 def test_what_is_no_condition(text: str) -> None:
-    with pytest.raises(ConfigError, match="Wanted column=value"):
+    with pytest.raises(ConfigError, match="Expected column=value"):
         parse(text)
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from twinpass.errors import ConfigError
-from twinpass.search import approximate, duplicates
-from twinpass.search.clusters import cluster
+from twinpass.search import duplicates
+from twinpass.search.clusters import find_clusters
 from twinpass.search.duplicates import near_duplicates
+from twinpass.search.engines import approximate
 from twinpass.search.index import Block, Index
 
 MODEL = {"name": "toy", "fingerprint": "f" * 64}
@@ -18,7 +19,7 @@ MODEL = {"name": "toy", "fingerprint": "f" * 64}
 
 def index_of(folder: Path, vectors: np.ndarray, **options) -> Index:
     texts = [f"text {row}" for row in range(len(vectors))]
-    return Index.build(folder / "index", [Block(texts, vectors.astype(np.float32))], model=MODEL, **options)
+    return Index.from_blocks(folder / "index", [Block(texts, vectors.astype(np.float32))], model=MODEL, **options)
 
 
 def bunches(count: int, rows: int, *, seed: int = 0) -> np.ndarray:
@@ -78,7 +79,7 @@ def test_clusters_find_the_bunches(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1, 2], [50, 30, 10])
     vectors = np.eye(8)[truth] + rng.normal(size=(90, 8)) / 20
-    found = cluster(index_of(tmp_path, vectors), 3, seed=1, representatives=2)
+    found = find_clusters(index_of(tmp_path, vectors), 3, seed=1, representatives=2)
     assert found.labels.tolist() == truth.tolist()  # the largest comes first
     assert [each.size for each in found.clusters] == [50, 30, 10]
     centre = (vectors[:50] / np.linalg.norm(vectors[:50], axis=1)[:, None]).mean(axis=0)
@@ -87,4 +88,4 @@ def test_clusters_find_the_bunches(tmp_path: Path) -> None:
     assert found.clusters[0].representatives[0].id == cosines.argmax()
     assert found.clusters[0].cohesion == pytest.approx(cosines.mean(), abs=1e-4)
     with pytest.raises(ConfigError, match="number of clusters is 91"):
-        cluster(index_of(tmp_path, vectors, overwrite=True), 91)
+        find_clusters(index_of(tmp_path, vectors, overwrite=True), 91)

@@ -1,0 +1,1 @@
+"""What searches vectors: exactly, by a graph or by codes, and on Milvus."""

@@ -1,0 +1,124 @@
+"""Texts on their way into an index: read, encoded in blocks, and with a record of the model that encodes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinpass.errors import ConfigError, InputError
+from twinpass.progress import Advance, Log
+from twinpass.provenance import provenance
+from twinpass.search.engines.exact import Floats
+from twinpass.search.segment import BATCH, Block
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+
+Name = str | os.PathLike[str]
+Texts = Name | Iterable[str]  # a name is a file, folder, pattern or corpus; anything else is the texts themselves
+Metadata = Iterable[Mapping[str, Any]]
+Row = tuple[str, Mapping[str, Any]]
+
+DEFAULT_MODEL = "minilm"
+OWN_VECTORS = {"name": "your own vectors", "fingerprint": "unknown"}  # the record where no model is known
+
+
+@dataclass
+class Source:
+    """Texts with their metadata, how many there are if known, and the facts to keep: complete after the last block."""
+
+    rows: Iterable[Row]
+    total: int | None
+    facts: dict[str, Any]
+
+    def blocks(self, encoder: Encoder | None, vectors: Floats | None, advance: Advance) -> Iterator[Block]:
+        """Yield the texts with their vectors: those that are given, or the encoder's."""
+        for block in self._given(vectors) if vectors is not None else self._encoded(encoder):
+            yield block
+            advance(len(block.texts))
+
+    def _encoded(self, encoder: Encoder | None) -> Iterator[Block]:
+        assert encoder is not None
+        for rows, vectors, truncated in encoder.encode_stream(self.rows, key=itemgetter(0), normalize=True):
+            self.facts["truncated"] += len(truncated)
+            yield _block(rows, vectors)
+
+    def _given(self, vectors: Floats) -> Iterator[Block]:
+        rows, start = iter(self.rows), 0
+        while held := list(islice(rows, BATCH)):
+            yield _block(held, vectors[start : start + len(held)])
+            start += len(held)
+        if start != len(vectors):
+            raise InputError(f"expected a vector for each of {start:,} texts, got {len(vectors):,}.")
+
+
+def _block(rows: Sequence[Row], vectors: Floats) -> Block:
+    texts, metadata = zip(*rows, strict=True)
+    return Block(texts, vectors, metadata)
+
+
+def read_texts(
+    texts: Texts,
+    metadata: Metadata | None = None,
+    *,
+    columns: str | Sequence[str] | None = None,
+    header: bool | None = None,
+    skip_bad_rows: bool = False,
+    options: Mapping[str, Any],
+) -> Source:
+    """Return the texts of a file or corpus with its other columns, or texts and metadata that are given."""
+    if not isinstance(texts, (str, os.PathLike)):
+        total = len(texts) if isinstance(texts, Sized) else None
+        facts = provenance(options=options) | {"bad_rows": 0, "truncated": 0}
+        return Source(_paired(texts, metadata), total, facts)
+    from twinpass.text.corpus import open_corpus
+
+    if metadata is not None:
+        raise ConfigError("expected metadata only with a list of texts: a file brings its other columns.")
+    corpus = open_corpus(texts, columns=columns, header=header, skip_bad_rows=skip_bad_rows)
+    _, total, fingerprint = corpus.survey()
+    reading = {"columns": columns, "header": header, "skip_bad_rows": skip_bad_rows}
+    facts = provenance(data=[(corpus.source, fingerprint)], options={**reading, **options})
+    rows = ((text, others) for record, others in corpus.records() for text in record)
+    return Source(rows, total, facts | {"bad_rows": corpus.bad_rows, "truncated": 0})
+
+
+def _paired(texts: Iterable[str], metadata: Metadata | None) -> Iterator[Row]:
+    notes = None if metadata is None else iter(metadata)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"text {number}: expected a string, got {type(text).__name__}.")
+        note = {} if notes is None else next(notes, None)
+        if note is None:
+            raise InputError(f"expected metadata for every text, got {number:,} dictionaries.")
+        yield text, note
+    if notes is not None and next(notes, None) is not None:
+        raise InputError("expected metadata for every text, got more dictionaries than texts.")
+
+
+def load_encoder(encoder: Encoder | Name | None, log: Log, loading: Mapping[str, Any]) -> Encoder:
+    """Return the encoder, or load the model of this name with these options of Encoder.load."""
+    if encoder is not None and not isinstance(encoder, (str, os.PathLike)):
+        return encoder
+    from twinpass.encoder.encoder import Encoder
+
+    name = encoder or DEFAULT_MODEL
+    log(f"loading {name} ...")
+    return Encoder.load(name, **loading)
+
+
+def describe_model(encoder: Encoder) -> dict[str, Any]:
+    """Return the record that an index keeps of its model: enough to load the same again, from any folder."""
+    return {
+        "name": str(Path(encoder.name).resolve()) if Path(encoder.name).is_dir() else encoder.name,
+        "fingerprint": encoder.fingerprint,
+        "pooler": encoder.pooler,
+        "max_tokens": encoder.max_tokens,
+        "precision": encoder.precision,
+        "runtime": encoder.runtime_name,
+    }

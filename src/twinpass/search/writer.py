@@ -1,0 +1,315 @@
+"""Changing an index in a folder: a change is written beside what is there, and replacing the manifest makes it true."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twinpass.errors import ConfigError, InputError, OutputError
+from twinpass.files import explaining
+from twinpass.registry import suggest
+from twinpass.search import manifest as disk
+from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
+from twinpass.search.filters import Where, conditions_to_remove
+from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, sweep, write_manifest
+from twinpass.search.results import Added
+from twinpass.search.segment import BATCH, ENGINE, Block, Digests, Ids, Segment, SegmentWriter, Snapshot, digest_of
+
+MOST_PARTS = 8  # segments; each costs a search a little
+STALE = 4  # all segments are joined when one row in this many is removed, or is not in the graph yet
+
+Facts = Mapping[str, Any] | None
+
+
+def build(
+    folder: Path,
+    blocks: Iterable[Block],
+    *,
+    model: Mapping[str, Any],
+    kind: str,
+    unique: bool,
+    overwrite: bool,
+    facts: Facts,
+) -> None:
+    """Make an index of blocks; until all is written, what was there before stays."""
+    check_kind(kind)
+    with _new_folder(folder), disk.locked(folder), explaining(folder):
+        old = _check_replaceable(folder, overwrite=overwrite)
+        sweep(folder, old.names if old else set())
+        first, blocks = peek(blocks)
+        dimensions, generation = int(np.shape(first.vectors)[1]), old.generation if old else 0
+        manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
+        with _swept_on_failure(folder, old):
+            part, skipped = _write(folder, manifest, _prepared(blocks, Seen() if unique else None), kind)
+        facts = {**(facts or {}), "skipped": skipped}
+        manifest = manifest.changed("build", part.rows, facts, parts=(part,), next_id=part.rows)
+        write_manifest(folder, manifest)
+        sweep(folder, manifest.names)
+
+
+def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], unique: bool, facts: Facts) -> Added:
+    """Add blocks, which this model made, to an index as a segment of their own."""
+    with _changing(folder) as manifest:
+        # Another process may have replaced the index since it was opened.
+        disk.check_model(folder, manifest.model, name=model["name"], fingerprint=model["fingerprint"])
+        seen = Seen(_digests(Snapshot(folder, manifest), alive=True)) if unique else None
+        with _swept_on_failure(folder, manifest):
+            part, skipped = _write(folder, manifest, _prepared(blocks, seen), EXACT)
+        facts = {**(facts or {}), "skipped": skipped}
+        if part.rows:
+            parts, next_id = (*manifest.parts, part), manifest.next_id + part.rows
+            manifest = manifest.changed("add", part.rows, facts, parts=parts, next_id=next_id)
+            write_manifest(folder, manifest)
+        _join(folder, manifest)
+    return Added(part.rows, skipped, facts)
+
+
+def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+    """Mark the rows that one of these chooses as removed, and join the segments if there are many such rows."""
+    with _changing(folder) as manifest:
+        snapshot = Snapshot(folder, manifest)
+        if ids is not None:
+            chosen = np.unique(snapshot.ids[snapshot.rows_of(ids)])
+        elif texts is not None:
+            chosen = _ids_of_texts(snapshot, texts)
+        else:
+            chosen = snapshot.ids[snapshot.meeting(conditions_to_remove(where))]
+        if len(chosen):
+            removed = np.union1d(snapshot.removed, chosen)
+            name = _write_removed(folder, manifest, removed)
+            manifest = manifest.changed("remove", len(chosen), removed=name, removed_rows=len(removed))
+            write_manifest(folder, manifest)
+            _join(folder, manifest)
+    return len(chosen)
+
+
+def compact(folder: Path) -> None:
+    """Join all segments into one, without the removed rows."""
+    with _changing(folder) as manifest:
+        if len(manifest.parts) > 1 or manifest.removed_rows:
+            _join_from(folder, manifest, 0)
+
+
+def _join(folder: Path, manifest: Manifest) -> None:
+    """Join segments if the index has become slow or wasteful, and delete the files that it no longer lists."""
+    first = first_to_join(manifest)
+    if first is None:
+        sweep(folder, manifest.names)
+        return
+    try:
+        _join_from(folder, manifest, first)
+    except OSError as error:  # usually a full disk; the change itself was made and must not be repeated
+        message = f"{folder} was changed, but its segments could not be joined: {error.strerror or error}"
+        warnings.warn(f"{message}. Make room, then: twinpass index compact {folder}", UserWarning, stacklevel=2)
+
+
+def first_to_join(manifest: Manifest) -> int | None:
+    """Return the first of the segments to join into one, or None: few segments search fast, few joins write little."""
+    if not manifest.parts:
+        return None
+    rows = [part.rows for part in manifest.parts]
+    living = sum(rows) - manifest.removed_rows
+    now = manifest.parts[0].kind
+    behind = now != EXACT and sum(rows[1:]) * STALE > sum(rows)
+    grown = KINDS.index(kind_for(living, manifest.kind)) > KINDS.index(now)
+    if manifest.removed_rows * STALE > sum(rows) or behind or grown:
+        return 0
+    if len(rows) <= MOST_PARTS:
+        return None
+    first = len(rows) - 1
+    while first > 0 and rows[first - 1] <= 2 * sum(rows[first:]):  # so that a row is seldom written again
+        first -= 1
+    return first if first < len(rows) - 1 else None
+
+
+def _join_from(folder: Path, manifest: Manifest, first: int) -> None:
+    snapshot = Snapshot(folder, manifest)
+    kept, start = manifest.parts[:first], int(snapshot.starts[first])
+    rows = start + np.flatnonzero(snapshot.alive[start:])
+    kind = manifest.kind if first == 0 else EXACT
+    with _swept_on_failure(folder, manifest):
+        part, _ = _write(folder, manifest, _copied(snapshot, rows), kind)
+    removed = snapshot.removed[np.isin(snapshot.removed, snapshot.ids[:start])]
+    name = _write_removed(folder, manifest, removed) if len(removed) else None
+    parts = (*kept, part) if part.rows else kept
+    manifest = manifest.changed("join", part.rows, parts=parts, removed=name, removed_rows=len(removed))
+    write_manifest(folder, manifest)
+    sweep(folder, manifest.names)
+
+
+class Prepared(NamedTuple):
+    """A block ready to write: its rows' digests, their ids unless they are new, and how many rows were skipped."""
+
+    block: Block
+    digests: Digests
+    ids: Ids | None = None
+    skipped: int = 0
+
+
+def _write(folder: Path, manifest: Manifest, blocks: Iterable[Prepared], kind: str) -> tuple[Part, int]:
+    """Write a segment, and what searching it approximately needs; also return how many rows were skipped."""
+    name = f"segment-{manifest.generation + 1:06d}"
+    place, skipped = folder / name, 0
+    with SegmentWriter(place, manifest.dimensions) as writer:
+        for rows in blocks:
+            start = manifest.next_id + writer.rows
+            ids = np.arange(start, start + len(rows.digests)) if rows.ids is None else rows.ids
+            writer.append(rows.block, ids, rows.digests)
+            skipped += rows.skipped
+    kind, quality = kind_for(writer.rows, kind), {}
+    if kind != EXACT:
+        engine = Approximate.build(kind, Segment(place, rows=writer.rows, dimensions=manifest.dimensions).vectors)
+        quality = engine.tune()
+        engine.save(place / ENGINE)
+    disk.sync_all(place)
+    return Part(name=name, rows=writer.rows, kind=kind, columns=tuple(writer.columns), quality=quality), skipped
+
+
+def _write_removed(folder: Path, manifest: Manifest, removed: Ids) -> str:
+    name = f"removed-{manifest.generation + 1:06d}.npy"
+    np.save(folder / name, removed)
+    disk.sync(folder / name)
+    return name
+
+
+def peek(blocks: Iterable[Block]) -> tuple[Block, Iterable[Block]]:
+    """Return the first block, and all of them."""
+    iterator = iter(blocks)
+    first = next((block for block in iterator if len(block.texts)), None)
+    if first is None:
+        raise InputError("there is no text to index.")
+    return first, chain([first], iterator)
+
+
+class Seen:
+    """Which texts there are already, by their digests."""
+
+    def __init__(self, known: Digests | None = None) -> None:
+        self._known = np.empty(0, np.uint64) if known is None else np.sort(known)
+        self._new: set[int] = set()
+
+    def fresh(self, digests: Digests) -> list[int]:
+        """Return the positions of the digests that are seen for the first time."""
+        places = []
+        for place, (digest, old) in enumerate(zip(digests.tolist(), self._is_known(digests), strict=True)):
+            if not old and digest not in self._new:
+                self._new.add(digest)
+                places.append(place)
+        return places
+
+    def _is_known(self, digests: Digests) -> list[bool]:
+        """Look each up by bisection: `np.isin` would sort all known digests again for every block."""
+        if not len(self._known):
+            return [False] * len(digests)
+        places = np.minimum(np.searchsorted(self._known, digests), len(self._known) - 1)
+        found: list[bool] = (self._known[places] == digests).tolist()
+        return found
+
+
+def _prepared(blocks: Iterable[Block], seen: Seen | None) -> Iterator[Prepared]:
+    """Yield new blocks, without the texts that were seen before."""
+    for block in blocks:
+        digests = digest_of(block.texts)
+        if seen is None:
+            yield Prepared(block, digests)
+            continue
+        places = seen.fresh(digests)
+        metadata = [block.metadata[place] for place in places] if block.metadata else None
+        kept = Block([block.texts[place] for place in places], np.asarray(block.vectors)[places], metadata)
+        yield Prepared(kept, digests[places], skipped=len(digests) - len(places))
+
+
+def _copied(snapshot: Snapshot, rows: Ids) -> Iterator[Prepared]:
+    """Yield rows of an index in blocks, with the ids that they have."""
+    for segment, start in zip(snapshot.segments, snapshot.starts, strict=False):
+        here = rows[(rows >= start) & (rows < start + len(segment))] - start
+        for chosen in np.array_split(here, range(BATCH, len(here), BATCH)):
+            if len(chosen):
+                yield Prepared(segment.block(chosen), segment.digests[chosen], segment.ids[chosen])
+
+
+def _ids_of_texts(snapshot: Snapshot, texts: Sequence[str]) -> Ids:
+    """Return the ids of every row with one of these texts."""
+    given = set(texts)
+    rows = np.flatnonzero(np.isin(_digests(snapshot), digest_of(given)) & snapshot.alive).tolist()
+    located = ((row, *snapshot.locate(row)) for row in rows)
+    return snapshot.ids[[row for row, segment, place in located if segment.text(place) in given]]
+
+
+def _digests(snapshot: Snapshot, *, alive: bool = False) -> Digests:
+    digests = np.concatenate([np.empty(0, np.uint64), *(segment.digests for segment in snapshot.segments)])
+    return digests[snapshot.alive] if alive else digests
+
+
+@contextlib.contextmanager
+def _changing(folder: Path) -> Iterator[Manifest]:
+    """Hold an existing index for writing, and delete what a killed writer left."""
+    read_manifest(folder)  # before a lock file is made in a folder that is not an index
+    with disk.locked(folder), explaining(folder):
+        manifest = read_manifest(folder)
+        sweep(folder, manifest.names)
+        yield manifest
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Make the folder of an index if needed, and delete it again if the index is not built."""
+    if not folder.parent.is_dir():
+        raise OutputError(f"cannot write {folder}: there is no folder {folder.parent}. Make it first.")
+    fresh = not folder.exists()
+    with explaining(folder):
+        folder.mkdir(exist_ok=True)
+    try:
+        yield
+    finally:
+        if fresh and not (folder / FILE).exists():
+            (folder / disk.LOCK).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+@contextlib.contextmanager
+def _swept_on_failure(folder: Path, manifest: Manifest | None) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        sweep(folder, manifest.names if manifest else set())
+        raise
+
+
+def _check_replaceable(folder: Path, *, overwrite: bool) -> Manifest | None:
+    """Return the index that is to be replaced, if there is one; refuse a folder that must not be replaced."""
+    if strange := disk.strangers(folder):
+        raise OutputError(
+            f"cannot build an index in {folder}: it holds {strange[0]}, which is not part of one. Choose another place."
+        )
+    if not (folder / FILE).exists():
+        return None
+    if not overwrite:
+        raise OutputError(
+            f"{folder} holds an index already. Add to it with: twinpass index add {folder} TEXTS; "
+            "or replace it with --overwrite (overwrite=True)."
+        )
+    return read_manifest(folder)
+
+
+def check_kind(kind: str, known: Iterable[str] = KINDS, where: str = "") -> None:
+    """Refuse an unknown kind of index."""
+    known = list(known)
+    if kind not in known:
+        listed = ", ".join(known)
+        raise ConfigError(f"no kind of index named {kind!r}{where}.{suggest(kind, known)} Known: {listed}.")
+
+
+def check_folder(folder: Path, *, overwrite: bool) -> None:
+    """Refuse, before any work is done, a folder where `build` would fail."""
+    if folder.is_dir():
+        _check_replaceable(folder, overwrite=overwrite)
+    elif folder.exists() or not folder.parent.is_dir():
+        raise OutputError(f"cannot write {folder}: expected a new folder inside an existing one.")

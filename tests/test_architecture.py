@@ -26,7 +26,7 @@ ROWS = [
     {"config"},
     {"text"},
     {"encoder"},
-    {"training", "evaluation", "analysis", "search"},
+    {"training", "evaluation", "analysis", "search", "bulk"},
     {"recipes", "simcse"},
     {"service"},
     {"workflows"},

@@ -201,13 +201,15 @@ def test_a_change_of_tab_is_not_overwritten_by_what_was_just_typed(toy: Toy, ope
 
 def test_a_step_back_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_page: Open) -> None:
     page = open_stopped(open_page, toy)
-    page.locator("#results button").first.click()
-    page.locator("#search [role=status]", has_text="like the text above").wait_for()
+    for _ in range(2):
+        before = page.locator("#query").input_value()
+        page.locator("#results button").first.click()
+        page.locator(f"#results:not(:has-text('{page.locator('#query').input_value()}'))").wait_for()
     page.locator("#query").fill("cat mat")
     page.go_back()
-    wait_for_first(page, "interest")
+    page.locator("#search [role=status]", has_text="like the text above").wait_for()
     page.clock.run_for(1000)
-    assert page.url.endswith("#search?q=interest+rates") and page.locator("#query").input_value() == "interest rates"
+    assert "like=" in page.url and page.locator("#query").input_value() == before
 
 
 def test_a_document_is_shown_not_run(toy: Toy, open_page: Open) -> None:

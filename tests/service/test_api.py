@@ -481,6 +481,8 @@ def test_create_app_takes_names_and_folders_or_what_they_stand_for(encoder, fold
     assert [service.name for service in services] == ["tiny", "mine", "a"]
     assert services[1].limits.timeout == 9 and services[1].api_key == "k" and services[1].normalize
     assert {"a", "b", "default"} <= services[2].names and services[0].fingerprint == encoder.fingerprint
+    with pytest.raises(ConfigError, match="the model is an Encoder already"):
+        create_app(encoder, pooler="cls")
     with pytest.raises(ModelError, match="was built with the model tiny"):
         create_app(Encoder.load(folder, device="cpu", max_tokens=9), index)
 

@@ -111,19 +111,25 @@ def encode_file(
     carried = find_columns(others for _, others in corpus.records()) if target.suffix == ".parquet" else Columns()
     for old, new in carried.renamed.items():
         log(f"the column {old!r} of the input is called {new!r} in the output, which has a {old!r} of its own")
-    computing = {"pooler": pooler, "max_tokens": max_tokens, "precision": precision, "runtime": runtime}
-    loading: dict[str, Any] = {**computing, "device": device}
-    loading |= {"trust_pickle": trust_pickle, "trust_remote_code": trust_remote_code}
+    loading = {
+        "pooler": pooler,
+        "max_tokens": max_tokens,
+        "precision": precision,
+        "runtime": runtime,
+        "device": device,
+        "trust_pickle": trust_pickle,
+        "trust_remote_code": trust_remote_code,
+    }
     encoder, loading = _open(model, loading, log)
     reading = {"columns": columns, "skip_bad_rows": skip_bad_rows, "header": header}
-    options = {name: loading[name] for name in (*computing, "device")} | reading
-    options |= {"normalize": normalize, "shard_rows": shard_rows}
+    options = {**loading, **reading, "normalize": normalize, "shard_rows": shard_rows}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
     content = Content(normalize, _metadata(facts), carried)
     rows = _rows(corpus, total, carried)
     started = time.perf_counter()
+    resumed: list[dict[str, int]] = []
     if shard_rows is None:
-        files, resumed = [target], []
+        files = [target]
         with progress("encoding", total=total) as advance:
             counts = [encode_rows(rows, target, encoder, content, advance)]
     else:

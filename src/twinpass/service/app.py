@@ -18,7 +18,7 @@ from fastapi.security import HTTPBearer
 
 from twinpass import __version__
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 from twinpass.progress import Log, ignore
 from twinpass.search.index import Index
 from twinpass.service.batching import Batcher, Vectors
@@ -69,6 +69,8 @@ def create_app(
     opened = Index.open(index) if isinstance(index, (str, os.PathLike)) else index
     known = {} if opened is None else opened.model
     if isinstance(model, Encoder):
+        if pooler or max_tokens or loading:
+            raise ConfigError("options of loading a model were given, but the model is an Encoder already.")
         encoder = model
     else:
         model = model or known.get("name", "minilm")

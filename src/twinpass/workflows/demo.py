@@ -111,8 +111,8 @@ def demo(
             log(f"{output / LEARNED} is trained already; choose another --output to train again.")
             result = Demo(output, url=url, provenance=facts)
         else:
-            told = _train_and_ask(output, packages, model, steps, batch_size, seed, device, watch, log)
-            result = Demo(output, **told, url=url, provenance=facts)
+            findings = _train_and_ask(output, packages, model, steps, batch_size, seed, device, watch, log)
+            result = Demo(output, **findings, url=url, provenance=facts)
             _write_report(result, command)
             log(_next_steps(output, result.seconds))
         found(result)

@@ -50,7 +50,7 @@ async function hasIndex() {
     const info = await indexInfo();
     for (const part of ["#search-controls", "#keys"]) find(part).hidden = info === null;
     if (info === null) explainNoIndex(find(".empty", panel), await modelName());
-    else invitation = `Ask for anything: ${count(info.count)} texts are searched by what they mean, not by their words.`;
+    else invitation = `Ask for anything: ${count(info.count)} texts are searched by meaning, not by words.`;
     return info !== null;
   } catch (error) {
     status.fail(error, () => { status.say(""); resumeSearch(); });

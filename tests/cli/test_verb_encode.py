@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -169,6 +172,51 @@ def test_failing_midway_keeps_what_was_there(run, model, sentences, tmp_path, mo
     assert run("encode", model, sentences, "-o", single).code == 2
     assert run("encode", model, sentences, "-o", folder, "--shard-rows", 1).code == 2
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "2"], "workers and address need ray"),
+        (["--ray"], "with ray the output is a folder whose name ends in .parquet"),
+        (["--ray", "--workers", "0"], "--workers"),
+    ],
+)
+def test_options_of_ray_that_do_not_fit(run, sentences, tmp_path, arguments, message):
+    ran = run("encode", sentences, "-o", tmp_path / "v.npy", *arguments)
+    assert ran.code == 2 and message in ran.err
+
+
+def test_killed_while_it_writes_shards_the_same_command_finishes(command, model, tmp_path):
+    source, whole, out = tmp_path / "in.txt", tmp_path / "whole.npy", tmp_path / "v.npy"
+    source.write_text("".join(f"word {'a ' * (n % 7)}{n}\n" for n in range(50)))
+    told = ["encode", model, str(source), "--shard-rows", "11", "-o"]
+    done = subprocess.run([sys.executable, "-c", DIES, *told, str(out)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not out.exists() and len(list((tmp_path / "v.npy.unfinished").glob("v-*.npy"))) == 3
+    ran = command(*told, out, "--json")
+    assert ran.code == 0, ran.err
+    assert (json.loads(ran.out)["resumed"], json.loads(ran.out)["shards"]) == (3, 5)
+    assert command(*told, whole).code == 0
+    pieces = [[path.read_bytes() for path in sorted(folder.glob("*.npy"))] for folder in (out, whole)]
+    assert pieces[0] == pieces[1]
+
+
+DIES = """
+import os, signal, sys
+from twinpass.bulk.shards import Job
+from twinpass.cli.main import main
+
+note = Job.note
+
+def note_and_die(self, made):
+    note(self, made)
+    if len(self.finished()) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Job.note = note_and_die
+main(sys.argv[1:])
+"""
 
 
 def test_progress_bar_on_a_terminal(run, model, sentences, tmp_path, monkeypatch):

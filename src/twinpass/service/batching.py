@@ -192,6 +192,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T], *, tim
     finally:
         working.cancel()
         gone.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)  # its room in the queue is free before the answer
 
 
 async def _disconnected(request: Request) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -39,79 +38,54 @@ class Refusal(TwinpassError):
         self.status, self.code, self.param, self.headers = status, code, param, headers
 
     def response(self) -> Response:
-        """Return the refusal as an answer."""
-        return error_response(self.status, str(self), code=self.code, param=self.param, headers=self.headers)
-
-
-def error_response(
-    status: int,
-    message: str,
-    *,
-    code: str | None = None,
-    param: str | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Return {"error": {"message", "type", "param", "code"}} with this status."""
-    kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-    encodable = message.encode("utf-8", "backslashreplace").decode()  # it may quote a lone surrogate
-    error = {"message": encodable, "type": kind, "param": param, "code": code or CODES.get(status)}
-    return JSONResponse({"error": error}, status_code=status, headers=dict(headers or {}))
+        """Return {"error": {"message", "type", "param", "code"}} with the status."""
+        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        message = str(self).encode("utf-8", "backslashreplace").decode()  # it may quote a lone surrogate
+        error = {"message": message, "type": kind, "param": self.param, "code": self.code or CODES.get(self.status)}
+        return JSONResponse({"error": error}, status_code=self.status, headers=dict(self.headers or {}))
 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error of the app in the one shape."""
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(UserError, _user)
-    app.add_exception_handler(TwinpassError, _failed)
-    app.add_exception_handler(Exception, _unexpected)
+
+    async def answer(request: Request, error: Exception) -> Response:
+        return _refusal(request, error).response()
+
+    for kind in (RequestValidationError, HTTPException, TwinpassError, Exception):
+        app.add_exception_handler(kind, answer)
 
 
-def _refused(request: Request, error: Any) -> Response:
-    response: Response = error.response()
-    return response
+def _refusal(request: Request, error: Exception) -> Refusal:
+    if isinstance(error, Refusal):
+        return error
+    if isinstance(error, RequestValidationError):
+        return _invalid(error)
+    if isinstance(error, HTTPException):
+        message = str(error.detail)
+        if error.status_code == 404 and message == "Not Found":
+            message = f"nothing is served at {ascii(request.url.path)[1:-1]}. GET /docs lists all paths."
+        elif error.status_code == 405:
+            message = f"{request.method} is not allowed here. Use {(error.headers or {}).get('Allow')}."
+        return Refusal(error.status_code, message, headers=error.headers)
+    if isinstance(error, TwinpassError):
+        return Refusal(400 if isinstance(error, UserError) else 500, str(error))
+    return Refusal(500, f"unexpected error: {type(error).__name__}. See the server's log.")
 
 
-def _user(request: Request, error: Exception) -> Response:
-    return error_response(400, str(error))
-
-
-def _failed(request: Request, error: Exception) -> Response:
-    return error_response(500, str(error))
-
-
-def _unexpected(request: Request, error: Exception) -> Response:
-    return error_response(500, f"unexpected error: {type(error).__name__}. See the server's log.")
-
-
-def _http(request: Request, error: Any) -> Response:
-    message = str(error.detail)
-    if error.status_code == 404 and message == "Not Found":
-        message = f"nothing is served at {ascii(request.url.path)[1:-1]}. GET /docs lists all paths."
-    elif error.status_code == 405:
-        message = f"{request.method} is not allowed here. Use {(error.headers or {}).get('Allow')}."
-    return error_response(error.status_code, message, headers=error.headers)
-
-
-def _invalid(request: Request, error: Any) -> Response:
+def _invalid(error: RequestValidationError) -> Refusal:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
-        return error_response(400, f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}.")
+        return Refusal(400, f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}.")
     if first["type"] == "value_error":
-        return error_response(400, f"{first['ctx']['error']}.", code="invalid_value")
+        return Refusal(400, f"{first['ctx']['error']}.", code="invalid_value")
     if first["loc"] == ("body",):
-        return error_response(400, "the body is missing, or is not a JSON object sent as application/json.")
-    param = _place(first["loc"])
-    return error_response(400, f"{param}: {_messages(param, error.errors())}", param=param, code="invalid_value")
+        return Refusal(400, "the body is missing, or is not a JSON object sent as application/json.")
+    param = _field(first["loc"])
+    # What each alternative of a union expected, without repeats.
+    expected = dict.fromkeys(each["msg"] for each in error.errors() if _field(each["loc"]) == param)
+    return Refusal(400, f"{param}: {'; or: '.join(expected)}.", param=param, code="invalid_value")
 
 
-def _place(loc: Sequence[int | str]) -> str:
+def _field(loc: Sequence[int | str]) -> str:
     """Return the field's own name, without its place in a union."""
     return str(loc[1] if len(loc) > 1 else loc[0])
-
-
-def _messages(param: str, errors: Sequence[Mapping[str, Any]]) -> str:
-    """Return what each alternative of a union expected, without repeats."""
-    found = [each["msg"] for each in errors if _place(each["loc"]) == param]
-    return "; or: ".join(dict.fromkeys(found)) + "."

@@ -180,6 +180,7 @@ def test_the_result_prints_and_converts(model, sentences, tmp_path):
     found = encode_file(sentences, tmp_path / "v.npy", model=model, normalize=True)
     assert (found.texts, found.distinct, found.truncated, found.bad_rows, found.dimensions) == (3, 2, 0, 0, 32)
     assert "distinct" in repr(found) and "v.npy" in repr(found) and "<table>" in found._repr_html_()
+    assert found.records()[0]["texts"] == 3
     document = found.to_dict()
     assert document["files"] == [str(tmp_path / "v.npy")] and document["options"]["normalize"] is True
     assert json.loads(json.dumps(document)) == document

@@ -179,8 +179,8 @@ DATA = [{"source": "x.txt", "fingerprint": "0"}]
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"workers": 2}, ConfigError, "workers and address need ray"),
-        ({"address": "auto"}, ConfigError, "workers and address need ray"),
+        ({"workers": 2}, ConfigError, "workers and address need --ray"),
+        ({"address": "auto"}, ConfigError, "workers and address need --ray"),
         ({"ray": True}, OutputError, "with ray the output is a folder whose name ends in .parquet"),
         ({"shard_rows": 0}, ConfigError, "shard_rows is 0; expected at least 1"),
     ],

@@ -177,7 +177,7 @@ def test_failing_midway_keeps_what_was_there(run, model, sentences, tmp_path, mo
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--workers", "2"], "workers and address need ray"),
+        (["--workers", "2"], "workers and address need --ray"),
         (["--ray"], "with ray the output is a folder whose name ends in .parquet"),
         (["--ray", "--workers", "0"], "--workers"),
     ],

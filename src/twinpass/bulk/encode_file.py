@@ -50,9 +50,14 @@ class EncodedFile(Displayed):
 
     def grids(self) -> Sequence[Grid]:
         """Return one table of the numbers."""
-        shown = ("texts", "distinct", "truncated", "bad_rows", "dimensions", "seconds", "texts_per_second")
-        values = [f"{getattr(self, name):,}" for name in shown]
-        return [Grid(str(self.output), [name.replace("_", " ") for name in shown], [values])]
+        numbers = self.records()[0]
+        row = [f"{value:,}" for value in numbers.values()]
+        return [Grid(str(self.output), [name.replace("_", " ") for name in numbers], [row])]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the numbers as one row."""
+        names = ("texts", "distinct", "truncated", "bad_rows", "dimensions", "seconds", "texts_per_second")
+        return [{name: getattr(self, name) for name in names}]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers and the provenance as one flat document."""
@@ -172,7 +177,7 @@ def encode_file(
 def _check(output: Path, shard_rows: int | None, *, ray: bool, workers: int | None, address: str | None) -> int | None:
     """Raise now what would fail after minutes of reading; return the rows of a shard."""
     if not ray and (workers is not None or address is not None):
-        raise ConfigError("workers and address need ray. Add it, or leave them out.")
+        raise ConfigError("workers and address need --ray (in Python: ray=True). Add it, or leave them out.")
     if ray and output.suffix != ".parquet":
         raise OutputError(f"cannot write {output}: with ray the output is a folder whose name ends in .parquet.")
     if output.suffix not in WRITERS:

@@ -162,19 +162,24 @@ class Service:
             429, f"{self.held:,} texts are waiting already. Try again later.", code="queue_full", headers=headers
         )
 
-    def fresh_index(self) -> tuple[Index, object]:
-        """Return the index with what other processes added, and a version that changes with it; call it in a thread."""
+    def check_index(self) -> Index:
+        """Return the index as it was last read, or refuse where none is served."""
         if self._index is None:
             message = "no index is served. Start with: twinpass serve MODEL --index INDEX"
             raise Refusal(404, message, code="no_index")
+        return self._index
+
+    def fresh_index(self) -> tuple[Index, object]:
+        """Return the index with what others changed, and a version that changes with it; call it in a thread."""
+        index = self.check_index()
         with self.index_lock:
             # A folder that was moved or deleted meanwhile: what is open stays readable.
             with contextlib.suppress(InputError):
-                self._index_changes += self._index.refresh()
-            if self._index.model["fingerprint"] != self.fingerprint:
+                self._index_changes += index.refresh()
+            if index.model["fingerprint"] != self.fingerprint:
                 message = "the index was rebuilt with another model. Restart the service."
                 raise Refusal(503, message, code="index_changed")
-            return self._index, (self._index_changes, len(self._index))
+            return index, (self._index_changes, len(index))
 
     @contextlib.contextmanager
     def _place(self, texts: int) -> Iterator[None]:

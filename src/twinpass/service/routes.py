@@ -89,7 +89,7 @@ def index_router(service: Service) -> APIRouter:
 
     @router.post("/search", response_model=SearchResults, summary="Search the index")
     async def search(request: Request, body: SearchRequest) -> Response:
-        await asyncio.to_thread(service.fresh_index)  # refuses where there is none, before anything is encoded
+        service.check_index()  # before anything is encoded
         queries = [body.query] if isinstance(body.query, str) else body.query
         _check_texts(service, queries, param="query")
         work = _search(service, queries, body)

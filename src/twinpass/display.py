@@ -31,6 +31,7 @@ class Grid:
     rows: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
     words: Sequence[str] = ()
+    lines: bool = False  # draw a line between rows, for cells of several lines
 
     def align(self, place: int) -> str:
         """Return how the column at a place is aligned."""
@@ -88,7 +89,7 @@ def to_rich(grids: Sequence[Grid]) -> RenderableType:
         # A title inside the table would be broken to the table's width.
         parts += [Text(grid.title, style="bold")] if grid.title else []
         if grid.columns:
-            table = Table()
+            table = Table(show_lines=grid.lines)
             for place, column in enumerate(grid.columns):
                 table.add_column(Text(column), justify=grid.align(place))  # type: ignore[arg-type]
             for row in grid.rows:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
+from twinpass.text.prose import sentences
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import open_corpus
-from twinpass.text.docs.prose import sentences
+from twinpass.workflows.demo import Demo
 from twinpass.workflows.dev import open_dev, rows_to_learn_from, split_documentation
 
 
@@ -23,6 +24,9 @@ def test_demo_measures_trains_and_answers(run, model, tmp_path, monkeypatch) -> 
     assert document["scores"]["pairs"] != document["scores"]["base"] != document["scores"]["dropout"]
     assert [len(answer["pairs"]) for answer in document["answers"]] == [3, 3, 3]
     assert Encoder.load(tmp_path / "demo" / "dropout", device="cpu").dimensions == 32
+    found = Demo(tmp_path, protocol="R@1 x 100", scores=document["scores"], answers=document["answers"])
+    assert "trained on single sentences" in repr(found) and "query: wait until another thread" in repr(found)
+    assert found._repr_html_().count("<table>") == 4 and found.records()[1]["model"] == "trained on pairs"
     again = run("demo", "-m", model, "-o", tmp_path / "demo", *size, "--device", "cpu", "--quiet")
     assert again.code == 0
     assert "trained on pairs" in again.out and "R@1" in again.out and "query:" in again.out

@@ -11,6 +11,8 @@ pytest.importorskip("fastapi", reason="needs the service (pip install 'twinpass[
 
 from fastapi.testclient import TestClient
 
+from twinpass.workflows.demo import demo
+
 SIZE = ("--packages", "typer,click,safetensors,tokenizers", "--steps", 2, "--batch-size", 4, "--device", "cpu")
 
 
@@ -18,7 +20,7 @@ def test_demo_serves_what_it_trained_and_at_once_the_next_time(run, model, tmp_p
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
     seen: list[dict[str, object]] = []
 
-    def ask_instead_of_waiting(app, bound, *, seconds) -> None:
+    def ask_instead_of_waiting(app, bound) -> None:
         with TestClient(app) as client:
             assert "<title>twinpass</title>" in client.get("/").text
             found = client.post("/search", json={"query": "a file", "k": 3}).json()["results"][0]
@@ -37,6 +39,11 @@ def test_demo_serves_what_it_trained_and_at_once_the_next_time(run, model, tmp_p
     assert "is trained already" in again.err and "indexing" not in again.err and "training on" not in again.err
     assert again.out.startswith("http://127.0.0.1:") and again.out.count("\n") == 1
     assert seen[1] == seen[0]
+
+    told: list[object] = []
+    size = {"packages": "typer,click,safetensors,tokenizers", "device": "cpu"}
+    result = demo(tmp_path / "demo", **size, serve=True, port=0, found=told.append, started=told.append)
+    assert told == [result, result.url] and result.scores == {} and seen[2] == seen[0]
 
 
 def test_a_port_that_is_taken_is_said_before_the_work(run, tmp_path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
 
-from twinpass.cli import vectors as vector_files
+from twinpass.bulk import writers
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import Corpus
 
@@ -44,7 +47,7 @@ def test_json_tells_what_made_the_vectors(run, model, sentences, tmp_path):
     document = json.loads(run("encode", model, sentences, "-o", out, "--json", "--normalize").out)
     assert document["model"] == {"name": model, "fingerprint": Encoder.load(model).fingerprint}
     assert document["data"][0]["source"] == str(sentences) and len(document["data"][0]["fingerprint"]) == 64
-    assert document["options"]["normalize"] is True and document["options"]["seed"] == 42
+    assert document["options"]["normalize"] is True and document["options"]["device"] == "auto"
     assert document["versions"]["torch"] and document["versions"]["transformers"] and document["twinpass"]
     assert (document["texts"], document["distinct"], document["dimensions"]) == (3, 2, 32)
     assert document["files"] == [str(out)]
@@ -70,7 +73,7 @@ def test_stdin_and_columns_and_bad_rows(run, model, tmp_path):
     table = tmp_path / "pairs.csv"
     table.write_text("left,right,note\na dog,the cat,x\nonly one\nthe mat,a cat,y\n")
     ran = run("encode", model, table, "-o", out, "--columns", "right,left", "--skip-bad-rows")
-    assert "1 bad rows left out" in ran.err
+    assert "1 bad rows skipped" in ran.err
     expected = Encoder.load(model).encode(["the cat", "a dog", "a cat", "the mat"])
     np.testing.assert_allclose(np.load(out), expected, atol=1e-6)
     table.write_text("cat,dog\none,two\n")
@@ -91,12 +94,12 @@ def test_shards_are_a_whole_folder(run, model, sentences, tmp_path, suffix: str)
     out = tmp_path / f"v{suffix}"
     ran = run("encode", model, sentences, "-o", out, "--shard-rows", 2, "--json")
     names = [f"v-00000-of-00002{suffix}", f"v-00001-of-00002{suffix}"]
-    assert sorted(path.name for path in out.iterdir()) == names
+    assert sorted(path.name for path in out.glob("*.*") if path.name[0] != "_") == names
     assert json.loads(ran.out)["files"] == [str(out / name) for name in names]
     found = np.concatenate([read(out / name) for name in names])
     np.testing.assert_allclose(found, Encoder.load(model).encode(TEXTS), atol=1e-6)
     assert run("encode", model, sentences, "-o", out, "--shard-rows", 3).code == 0  # replaced, not mixed
-    assert [path.name for path in out.iterdir()] == [f"v-00000-of-00001{suffix}"]
+    assert [path.name for path in out.iterdir() if path.name[0] != "_"] == [f"v-00000-of-00001{suffix}"]
     (out / "notes.txt").write_text("mine")
     ran = run("encode", model, sentences, "-o", out, "--shard-rows", 3)
     assert ran.code == 2 and "notes.txt" in ran.err
@@ -107,7 +110,7 @@ def test_blocks_smaller_than_shards_and_windows_give_the_same_file(run, model, t
     source.write_text("".join(f"word {'a ' * (n % 7)}\n" for n in range(50)))
     run("encode", model, source, "-o", whole)
     run("encode", model, source, "-o", cut, "--shard-rows", 11)
-    parts = [np.load(path) for path in sorted(cut.iterdir())]
+    parts = [np.load(path) for path in sorted(cut.glob("*.npy"))]
     assert [len(part) for part in parts] == [11, 11, 11, 11, 6]
     np.testing.assert_allclose(np.concatenate(parts), np.load(whole), atol=1e-5)
 
@@ -142,16 +145,17 @@ def test_input_that_changes_meanwhile_is_refused(run, model, sentences, tmp_path
 @pytest.mark.parametrize("shards", [[], ["--shard-rows", 2]])
 @pytest.mark.parametrize("stop", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_failing_midway_leaves_nothing(run, model, sentences, tmp_path, monkeypatch, suffix, shards, stop):
-    make = vector_files.WRITERS[suffix]
+    make = writers.WRITERS[suffix]
 
     class Failing(make):
         def finish(self) -> None:
             raise stop
 
-    monkeypatch.setitem(vector_files.WRITERS, suffix, Failing)
+    monkeypatch.setitem(writers.WRITERS, suffix, Failing)
     ran = run("encode", model, sentences, "-o", tmp_path / f"v{suffix}", *shards)
     assert ran.code == (130 if isinstance(stop, KeyboardInterrupt) else 2)
-    assert ran.code == 130 or f"cannot write {tmp_path}/v{suffix}: No space left on device" in ran.err
+    full = "No space left on device" in ran.err and f"cannot write {tmp_path}/v{suffix}" in ran.err
+    assert ran.code == 130 or full
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
@@ -164,23 +168,55 @@ def test_failing_midway_keeps_what_was_there(run, model, sentences, tmp_path, mo
     def fail(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(vector_files.WRITERS[".npy"], "write", fail)
+    monkeypatch.setattr(writers.WRITERS[".npy"], "write", fail)
     assert run("encode", model, sentences, "-o", single).code == 2
     assert run("encode", model, sentences, "-o", folder, "--shard-rows", 1).code == 2
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_headers_keep_their_length_however_many_rows_come(tmp_path):
-    from twinpass.cli.formats import NpyWriter, SafetensorsWriter
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--workers", "2"], "workers and address need --ray"),
+        (["--ray"], "with ray the output is a folder whose name ends in .parquet"),
+        (["--ray", "--workers", "0"], "--workers"),
+    ],
+)
+def test_options_of_ray_that_do_not_fit(run, sentences, tmp_path, arguments, message):
+    ran = run("encode", sentences, "-o", tmp_path / "v.npy", *arguments)
+    assert ran.code == 2 and message in ran.err
 
-    for kind in (NpyWriter, SafetensorsWriter):
-        writer = kind(tmp_path / "v", 4096, {"model": "x" * 500, "data": "ü"})
-        start = writer._header()
-        writer._rows = 10**12
-        assert len(writer._header()) == len(start)
-        writer._rows = 0
-        writer.finish()
-        writer.close()
+
+def test_killed_while_it_writes_shards_the_same_command_finishes(command, model, tmp_path):
+    source, whole, out = tmp_path / "in.txt", tmp_path / "whole.npy", tmp_path / "v.npy"
+    source.write_text("".join(f"word {'a ' * (n % 7)}{n}\n" for n in range(50)))
+    told = ["encode", model, str(source), "--shard-rows", "11", "-o"]
+    done = subprocess.run([sys.executable, "-c", DIES, *told, str(out)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not out.exists() and len(list((tmp_path / "v.npy.unfinished").glob("v-*.npy"))) == 3
+    ran = command(*told, out, "--json")
+    assert ran.code == 0, ran.err
+    assert (json.loads(ran.out)["resumed"], json.loads(ran.out)["shards"]) == (3, 5)
+    assert command(*told, whole).code == 0
+    pieces = [[path.read_bytes() for path in sorted(folder.glob("*.npy"))] for folder in (out, whole)]
+    assert pieces[0] == pieces[1]
+
+
+DIES = """
+import os, signal, sys
+from twinpass.bulk.shards import Job
+from twinpass.cli.main import main
+
+note = Job.note
+
+def note_and_die(self, made):
+    note(self, made)
+    if len(self.finished()) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Job.note = note_and_die
+main(sys.argv[1:])
+"""
 
 
 def test_progress_bar_on_a_terminal(run, model, sentences, tmp_path, monkeypatch):
@@ -205,6 +241,8 @@ def drawing(drawn: list):
 def test_the_input_is_read_once_before_and_once_for_the_work(run, model, sentences, tmp_path, monkeypatch):
     passes = []
     real = Corpus._pass
-    monkeypatch.setattr(Corpus, "_pass", lambda self: passes.append(1) or real(self))
+    monkeypatch.setattr(Corpus, "_pass", lambda self, **told: passes.append(1) or real(self, **told))
     assert run("encode", model, sentences, "-o", tmp_path / "v.npy").code == 0
     assert len(passes) == 3  # the first only looks whether there is a row at all
+    assert run("encode", model, sentences, "-o", tmp_path / "v.parquet").code == 0
+    assert len(passes) == 3 + 4  # one more finds the other columns

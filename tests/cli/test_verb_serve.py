@@ -4,31 +4,19 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from typing import Any
 
 import pytest
-
-from twinpass.cli import serve
 
 
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What would have been served, instead of serving it."""
     seen: list[Any] = []
-    monkeypatch.setattr("twinpass.service.server.run_server", lambda app, bound, seconds: seen.append((app, seconds)))
+    monkeypatch.setattr("twinpass.service.server.run_server", lambda app, bound: seen.append(app))
     monkeypatch.delenv("TWINPASS_API_KEY", raising=False)
     return seen
-
-
-@pytest.fixture
-def services(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The services that were made."""
-    from twinpass.service.service import Service
-
-    made: list[Any] = []
-    real = Service.__init__
-    monkeypatch.setattr(Service, "__init__", lambda self, *a, **o: made.append(self) or real(self, *a, **o))
-    return made
 
 
 def test_the_address_is_the_result(run, served, model):
@@ -40,23 +28,23 @@ def test_the_address_is_the_result(run, served, model):
     assert len(served) == 2
 
 
-def test_options_reach_the_service(run, served, services, model):
+def test_options_reach_the_service(run, served, model):
     options = ["--max-queue", 7, "--max-inputs", 5, "--max-chars", 9, "--max-body", 99, "--max-batch-tokens", 11]
     more = ["--timeout", 2.5, "--name", "a", "--name", "b", "--api-key", "k", "--normalize", "--max-tokens", 16]
     assert run("serve", model, "--port", 0, *options, *more).code == 0
-    (service,) = services
+    service = served[0].state.service
     limits = service.limits
-    assert (limits.queue, limits.inputs, limits.characters) == (7, 5, 9)
-    assert (limits.body, limits.batch_tokens, limits.seconds, served[0][1]) == (99, 11, 2.5, 2.5)
+    assert (limits.max_queue, limits.max_inputs, limits.max_chars) == (7, 5, 9)
+    assert (limits.max_body, limits.max_batch_tokens, limits.timeout) == (99, 11, 2.5)
     assert service.name == "a" and {"a", "b", "default"} <= service.names
     assert service.api_key == "k" and service.normalize and service.encoder.max_tokens == 16
 
 
-def test_a_key_may_come_from_the_environment_and_an_empty_one_is_none(run, served, services, model, monkeypatch):
+def test_a_key_may_come_from_the_environment_and_an_empty_one_is_none(run, served, model, monkeypatch):
     for value in ("secret", ""):
         monkeypatch.setenv("TWINPASS_API_KEY", value)
         assert run("serve", model, "--port", 0).code == 0
-    assert [service.api_key for service in services] == ["secret", None]
+    assert [app.state.service.api_key for app in served] == ["secret", None]
 
 
 def test_an_open_door_is_pointed_out(run, served, model):
@@ -64,7 +52,7 @@ def test_an_open_door_is_pointed_out(run, served, model):
     assert "warning" not in run("serve", model, "--port", 0, "--host", "0.0.0.0", "--api-key", "k").err
 
 
-def test_mistakes(run, served, model, monkeypatch):
+def test_mistakes(run, served, model):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         ran = run("serve", model, "--port", taken.getsockname()[1])
         assert ran.code == 2 and "cannot serve at 127.0.0.1" in ran.err and "loading" not in ran.err
@@ -77,6 +65,22 @@ def test_mistakes(run, served, model, monkeypatch):
     ):
         ran = run("serve", model, "--port", 0, *arguments)
         assert ran.code == 2 and says in ran.err, (arguments, ran.err)
-    monkeypatch.setattr(serve, "installed", lambda name: None)
-    assert "pip install 'twinpass[serve]'" in run("serve", model).err
     assert not served
+
+
+def test_without_the_extra_it_says_what_to_install(run, served, model, monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("twinpass.service")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr("twinpass.provenance.installed", lambda name: None)
+    ran = run("serve", model)
+    assert ran.code == 2 and "pip install 'twinpass[serve]'" in ran.err
+
+
+def test_the_limits_of_the_verb_are_those_of_the_library():
+    from dataclasses import fields
+
+    from twinpass.cli.serve import LimitOptions
+    from twinpass.service.limits import Limits
+
+    defaults = {field.name: field.default for field in fields(Limits)}
+    assert {field.name: field.default for field in fields(LimitOptions)}.items() <= defaults.items()

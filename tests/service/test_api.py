@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,14 +14,15 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 from tests.tiny import SENTENCES
 
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, ModelError
 from twinpass.search.index import Block, Index
-from twinpass.service.app import create_app
+from twinpass.service.app import Service, app_of, create_app
 from twinpass.service.limits import Limits
-from twinpass.service.service import Service
 
 Scene = Callable[[httpx.AsyncClient], Awaitable[None]]
 EMBEDDINGS = "/v1/embeddings"
@@ -30,7 +32,7 @@ def play(service: Service, scene: Scene) -> None:
     """Run a scene against the app as a client sees it."""
 
     async def run() -> None:
-        transport = httpx.ASGITransport(create_app(service), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app_of(service), raise_app_exceptions=False)
         async with service.running(), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
             await asyncio.wait_for(scene(client), 30)
 
@@ -89,18 +91,18 @@ def held(encoder: Encoder) -> Any:
         ({"input": "a" * 501}, 400, "input", "501 characters; at most 500"),
         ({"input": [1_000_000]}, 400, "input", "not in the model's vocabulary"),
         ({"input": [[5] * 65]}, 400, "input", "65 token ids; the model reads 64"),
-        ({"input": "a", "dimensions": 33}, 400, "dimensions", "wanted 33, but the model's vectors have 32"),
+        ({"input": "a", "dimensions": 33}, 400, "dimensions", "dimensions is 33, but the model's vectors have 32"),
         ({"input": "a", "dimensions": 0}, 400, "dimensions", "greater than or equal to 1"),
         ({"input": "a", "dimensions": 2.5}, 400, "dimensions", "valid integer"),
         ({"input": "a", "encoding_format": "hex"}, 400, "encoding_format", "'float' or 'base64'"),
         ({"input": "a", "model": "gpt"}, 404, "model", "'gpt' does not exist here. Served: 'tiny'"),
         ({"input": "a", "model": "\ud800"}, 404, "model", "does not exist"),
-        ({"input": ["a", "\ud800"]}, 400, "input", "text 1 holds half a character"),
+        ({"input": ["a", "\ud800"]}, 400, "input", "text 1 contains a lone surrogate"),
         ([], 400, None, "not a JSON object"),
     ],
 )
 def test_mistakes_are_explained_in_the_one_shape(encoder, body: Any, status: int, param: Any, says: str):
-    service = Service(encoder, limits=Limits(inputs=8, characters=500))
+    service = Service(encoder, limits=Limits(max_inputs=8, max_chars=500))
     content = json.dumps(body).encode()
     answer = ask(service, "POST", EMBEDDINGS, content=content, headers={"content-type": "application/json"})
     error = error_of(answer)
@@ -114,7 +116,7 @@ def test_mistakes_are_explained_in_the_one_shape(encoder, body: Any, status: int
         ("GET", "/v2/embeddings", {}, 404, "nothing is served at /v2/embeddings"),
         ("GET", "/v1/embeddings/", {}, 404, "nothing is served"),
         ("GET", "/page/none.js", {}, 404, "no file"),
-        ("GET", EMBEDDINGS, {}, 405, "GET is not possible here. Use POST."),
+        ("GET", EMBEDDINGS, {}, 405, "GET is not allowed here. Use POST."),
         ("POST", EMBEDDINGS, {"content": b'{"input": "a"'}, 400, "not JSON"),
         ("POST", EMBEDDINGS, {"content": b'{"input": "\xff"}'}, 400, "body"),
         ("POST", EMBEDDINGS, {"content": b"[" * 100_000}, 400, "body"),
@@ -130,7 +132,7 @@ def test_mistakes_are_explained_in_the_one_shape(encoder, body: Any, status: int
 )
 def test_everything_else_that_fails_has_the_shape_too(encoder, method, path, options, status, says):
     options = {"headers": {"content-type": "application/json"}} | options
-    answer = ask(Service(encoder, limits=Limits(cells=30)), method, path, **options)
+    answer = ask(Service(encoder, limits=Limits(max_cosines=30)), method, path, **options)
     assert answer.status_code == status and says in error_of(answer)["message"]
     if status == 405:
         assert answer.headers["allow"] == "POST"
@@ -138,11 +140,11 @@ def test_everything_else_that_fails_has_the_shape_too(encoder, method, path, opt
 
 def test_limits_that_can_never_be_met_are_refused():
     with pytest.raises(ConfigError, match="--max-queue"):
-        Limits(queue=5, inputs=6)
+        Limits(max_queue=5, max_inputs=6)
 
 
 def test_a_full_queue_answers_429_and_the_queue_empties_again(held):
-    service = Service(held, limits=Limits(queue=3, inputs=3))
+    service = Service(held, limits=Limits(max_queue=3, max_inputs=3))
 
     async def scene(client: httpx.AsyncClient) -> None:
         first = asyncio.create_task(client.post(EMBEDDINGS, json={"input": ["a", "b"]}))
@@ -166,7 +168,7 @@ def test_a_full_queue_answers_429_and_the_queue_empties_again(held):
 
 
 def test_too_many_requests_at_once_are_refused_unread(held):
-    service = Service(held, limits=Limits(requests=1))
+    service = Service(held, limits=Limits(max_requests=1))
 
     async def scene(client: httpx.AsyncClient) -> None:
         first = asyncio.create_task(client.post(EMBEDDINGS, json={"input": "a"}))
@@ -181,7 +183,7 @@ def test_too_many_requests_at_once_are_refused_unread(held):
 
 
 def test_a_request_that_waits_too_long_gets_504_and_its_work_is_dropped(held):
-    service = Service(held, limits=Limits(seconds=0.2))
+    service = Service(held, limits=Limits(timeout=0.2))
 
     async def scene(client: httpx.AsyncClient) -> None:
         answers = asyncio.gather(*(client.post(EMBEDDINGS, json={"input": f"{word} cat"}) for word in "ab"))
@@ -200,7 +202,7 @@ def test_a_request_that_waits_too_long_gets_504_and_its_work_is_dropped(held):
 
 def test_a_client_that_has_gone_takes_its_work_along(held):
     service = Service(held)
-    app = create_app(service)
+    app = app_of(service)
     body = json.dumps({"input": "gone"}).encode()
     scope = {
         "type": "http",
@@ -234,7 +236,7 @@ def test_a_client_that_has_gone_takes_its_work_along(held):
 
     asyncio.run(run())
     assert [list(row) for row in held.rows] == held.tokenize(["first", "last"])
-    assert service.metrics.requests.values[("POST", EMBEDDINGS, "499")] == 1
+    assert service.metrics.requests.labels("POST", EMBEDDINGS, "499").collect()[0].samples[0].value == 1
 
 
 def test_a_model_that_fails_answers_500_and_serves_on(encoder):
@@ -268,7 +270,7 @@ def test_a_body_too_large_is_refused_with_or_without_its_length(encoder):
             assert answer.status_code == 413 and "999 bytes" in error_of(answer)["message"]
             assert answer.headers["connection"] == "close"
 
-    play(Service(encoder, limits=Limits(body=999)), scene)
+    play(Service(encoder, limits=Limits(max_body=999)), scene)
 
 
 def test_a_body_too_slow_is_given_up(encoder):
@@ -280,7 +282,7 @@ def test_a_body_too_slow_is_given_up(encoder):
         answer = await client.post(EMBEDDINGS, content=chunks(), headers={"content-type": "application/json"})
         assert answer.status_code == 408 and "too slowly" in error_of(answer)["message"]
 
-    play(Service(encoder, limits=Limits(seconds=0.1)), scene)
+    play(Service(encoder, limits=Limits(timeout=0.1)), scene)
 
 
 def test_a_key_is_wanted_where_there_is_data_and_only_there(encoder):
@@ -343,7 +345,7 @@ def test_search_finds_the_text_itself_first(encoder, index):
         for bad in ({"k": 0}, {"k": 1001}, {"min_score": "high"}, {"where": 3}):
             assert (await client.post("/search", json={"query": "a"} | bad)).status_code == 400
 
-    play(Service(encoder, index=index), scene)
+    play(Service(encoder, index), scene)
 
 
 def test_the_index_is_described_and_measured_once(encoder, index, monkeypatch):
@@ -363,7 +365,7 @@ def test_the_index_is_described_and_measured_once(encoder, index, monkeypatch):
         assert found[0]["singular_values"][0] == 1 and found[0]["sample"] == found[0]["of"] == 8
         assert sum(found[0]["cosines"]["counts"]) == 28 and len(found[0]["cosines"]["edges"]) == 51
 
-    play(Service(encoder, index=index), scene)
+    play(Service(encoder, index), scene)
 
 
 LINE = re.compile(r'[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? (\d+\.?\d*(e[+-]?\d+)?|\+Inf)')
@@ -378,22 +380,22 @@ def test_metrics_count_what_happened(encoder):
         await client.get("/nowhere/1")
         await client.get("/nowhere/2")
         page = await client.get("/metrics")
-        assert page.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+        assert page.headers["content-type"].startswith("text/plain; version=")
         lines = page.text.splitlines()
         assert all(LINE.fullmatch(line) for line in lines if not line.startswith("# "))
         assert {
-            'twinpass_requests_total{method="POST",route="/v1/embeddings",status="200"} 1',
-            'twinpass_requests_total{method="GET",route="other",status="404"} 2',
-            'twinpass_request_seconds_bucket{route="/v1/embeddings",le="+Inf"} 1',
-            'twinpass_batch_texts_bucket{le="1"} 0',
-            'twinpass_batch_texts_bucket{le="2"} 1',
-            "twinpass_batch_texts_sum 2",
-            "twinpass_tokens_total 68",
-            "twinpass_texts_total 3",
-            "twinpass_texts_shared_total 1",
-            "twinpass_texts_truncated_total 1",
-            "twinpass_queue_texts 0",
-            "twinpass_active_requests 1",
+            'twinpass_requests_total{method="POST",route="/v1/embeddings",status="200"} 1.0',
+            'twinpass_requests_total{method="GET",route="other",status="404"} 2.0',
+            'twinpass_request_seconds_bucket{le="+Inf",route="/v1/embeddings"} 1.0',
+            'twinpass_batch_texts_bucket{le="1.0"} 0.0',
+            'twinpass_batch_texts_bucket{le="2.0"} 1.0',
+            "twinpass_batch_texts_sum 2.0",
+            "twinpass_tokens_total 68.0",
+            "twinpass_texts_total 3.0",
+            "twinpass_texts_shared_total 1.0",
+            "twinpass_texts_truncated_total 1.0",
+            "twinpass_queue_texts 0.0",
+            "twinpass_active_requests 1.0",
         } <= set(lines)
 
     play(Service(encoder), scene)
@@ -417,3 +419,98 @@ def test_the_description_is_a_page_without_anything_from_elsewhere(encoder):
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "POST /v1/embeddings" in page.text and "base64" in page.text and "$ref" not in page.text
     assert "http" not in re.sub(r"<pre>.*?</pre>", "", page.text, flags=re.DOTALL)
+
+
+def add_elsewhere(folder: Path, encoder: Encoder, texts: list[str]) -> None:
+    """Add texts as another process does: through an Index of its own."""
+    block = Block(texts, encoder.encode(texts, normalize=True), [{"place": 100}] * len(texts))
+    Index.open(folder).add_blocks([block])
+
+
+def test_what_is_added_to_the_index_is_found_without_a_restart(encoder, index):
+    async def scene(client: httpx.AsyncClient) -> None:
+        async def best(query: str) -> str:
+            found = (await client.post("/search", json={"query": query, "k": 1})).json()
+            return str(found["results"][0][0]["text"])
+
+        before = [(await client.get(path)).json() for path in ("/index", "/analysis")]
+        assert (before[0]["count"], before[1]["of"]) == (8, 8) and await best("a bird sings") != "a bird sings"
+        add_elsewhere(index.folder, encoder, ["a bird sings", "two birds"])
+        assert await best("a bird sings") == "a bird sings"
+        after = [(await client.get(path)).json() for path in ("/index", "/analysis")]
+        assert (after[0]["count"], after[1]["of"]) == (10, 10)
+        assert after[1]["uniformity"] != before[1]["uniformity"]
+        Index.open(index.folder).remove(texts=["a bird sings"])
+        assert (await client.get("/analysis")).json()["of"] == 9  # asked for before any search
+        assert await best("a bird sings") != "a bird sings"
+        assert (await client.get("/index")).json()["count"] == 9
+
+    play(Service(encoder, index), scene)
+
+
+def test_an_index_rebuilt_with_another_model_is_not_searched(encoder, index):
+    async def scene(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/index")).status_code == 200
+        block = Block(["other"], np.ones((1, 32), np.float32))
+        Index.from_blocks(index.folder, [block], model={"name": "x", "fingerprint": "f" * 64}, overwrite=True)
+        for method, path, body in (("POST", "/search", {"query": "a"}), ("GET", "/index", None)):
+            answer = await client.request(method, path, json=body)
+            assert answer.status_code == 503 and "rebuilt with another model" in error_of(answer)["message"]
+        assert (await client.post(EMBEDDINGS, json={"input": "a"})).status_code == 200
+
+    play(Service(encoder, index), scene)
+
+
+def test_an_index_whose_folder_is_gone_is_still_searched(encoder, index):
+    async def scene(client: httpx.AsyncClient) -> None:
+        assert (await client.get("/index")).status_code == 200
+        shutil.rmtree(index.folder)
+        found = (await client.post("/search", json={"query": "a dog", "k": 1})).json()
+        assert found["results"][0][0]["text"] == "a dog"
+
+    play(Service(encoder, index), scene)
+
+
+def test_create_app_takes_names_and_folders_or_what_they_stand_for(encoder, folder, index):
+    apps = [
+        create_app(folder, index.folder, device="cpu"),
+        create_app(encoder, index, name="mine", api_key="k", normalize=True, limits=Limits(timeout=9)),
+        create_app(encoder, name=["a", "b"]),
+    ]
+    services = [app.state.service for app in apps]
+    assert [service.name for service in services] == ["tiny", "mine", "a"]
+    assert services[1].limits.timeout == 9 and services[1].api_key == "k" and services[1].normalize
+    assert {"a", "b", "default"} <= services[2].names and services[0].fingerprint == encoder.fingerprint
+    with pytest.raises(ConfigError, match="the model is an Encoder already"):
+        create_app(encoder, pooler="cls")
+    with pytest.raises(ModelError, match="was built with the model tiny"):
+        create_app(Encoder.load(folder, device="cpu", max_tokens=9), index)
+
+
+def test_the_index_names_its_model_and_its_options(encoder, folder, tmp_path):
+    short = Encoder.load(folder, device="cpu", max_tokens=9)
+    entry = {"name": str(folder), "fingerprint": short.fingerprint, "pooler": None, "max_tokens": 9}
+    Index.from_blocks(tmp_path / "index", [Block(["a dog"], short.encode(["a dog"]))], model=entry)
+    assert create_app(index=tmp_path / "index", device="cpu").state.service.encoder.max_tokens == 9
+
+
+def test_mounted_in_another_app_it_works_below_its_path(encoder, index):
+    """A mounted app is never started by its parent, and its paths have a prefix."""
+    parent = FastAPI()
+    parent.mount("/embed", create_app(encoder, index, api_key="sesame"))
+    with TestClient(parent) as client:
+        assert client.get("/embed/health").json() == {"status": "alive"}
+        assert "<title>twinpass</title>" in client.get("/embed/").text
+        assert client.get("/embed/page/app.js").status_code == 200
+        assert client.get("/embed/docs").status_code == 200 and client.get("/embed/v1/models").status_code == 401
+        headers = {"authorization": "Bearer sesame"}
+        found = client.post("/embed/search", json={"query": "a dog", "k": 1}, headers=headers).json()
+        assert found["results"][0][0]["text"] == "a dog"
+        assert client.get("/embed/v1/models/tiny", headers=headers).json()["id"] == "tiny"
+
+
+def test_two_apps_count_for_themselves(encoder):
+    first, second = Service(encoder), Service(encoder)
+    assert ask(first, "POST", EMBEDDINGS, json={"input": ["a", "b"]}).status_code == 200
+    counted = [service.metrics.registry.get_sample_value("twinpass_texts_total") for service in (first, second)]
+    assert counted == [2, 0]

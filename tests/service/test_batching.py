@@ -54,6 +54,10 @@ def run(model: Model, scene: Callable[[Batcher], Coroutine[Any, Any, None]], *, 
     return asyncio.run(play())
 
 
+def value(metrics: Metrics, name: str) -> float | None:
+    return metrics.registry.get_sample_value(f"twinpass_{name}")
+
+
 async def begun(model: Model) -> None:
     await asyncio.to_thread(model.begun.wait, 10)
     model.begun.clear()
@@ -78,7 +82,7 @@ def test_what_waits_is_encoded_together_and_each_gets_its_own():
 
     metrics = run(model, scene)
     assert [len(batch) for batch in model.batches] == [1, 20]
-    assert metrics.batches.sums[()] == 21 and metrics.tokens.values[()] == 2 + 10 * 3
+    assert value(metrics, "batch_texts_sum") == 21 and value(metrics, "tokens_total") == 2 + 10 * 3
 
 
 def test_a_batch_keeps_to_the_budget_unless_a_single_row_exceeds_it():
@@ -126,7 +130,7 @@ def test_the_same_row_is_encoded_once_within_a_request_and_across_requests():
 
     metrics = run(model, scene)
     assert model.batches == [[(5, 5)], [(6,)]]
-    assert metrics.shared.values[()] == 3
+    assert value(metrics, "texts_shared_total") == 3
 
 
 def test_who_leaves_takes_what_has_not_begun_along_unless_another_wants_it():
@@ -140,14 +144,14 @@ def test_who_leaves_takes_what_has_not_begun_along_unless_another_wants_it():
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
-        again = task(batcher, (4,))  # asked for anew after it was given up
+        again = task(batcher, (4,))  # asked for again after it was given up
         await asyncio.sleep(0)
         model.go.set()
         assert [each.tolist() for each in await asyncio.gather(first, staying, again)] == [[[1, 1]], [[3, 1]], [[4, 1]]]
 
     metrics = run(model, scene)
     assert sorted(row for batch in model.batches for row in batch) == [(1,), (3,), (4,)]
-    assert metrics.dropped.values[()] == 2
+    assert value(metrics, "texts_dropped_total") == 2
 
 
 def test_who_leaves_while_the_model_works_disturbs_nobody():

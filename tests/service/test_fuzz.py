@@ -27,7 +27,6 @@ from twinpass.search.index import Block, Index
 from twinpass.service.app import create_app
 from twinpass.service.limits import Limits
 from twinpass.service.server import address, listen
-from twinpass.service.service import Service
 
 CHECKS = [
     not_a_server_error,
@@ -66,8 +65,8 @@ def api(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     model = {"name": "tiny", "fingerprint": encoder.fingerprint}
     block = Block(SENTENCES, encoder.encode(SENTENCES, normalize=True), [{"place": 1}] * len(SENTENCES))
     index = Index.from_blocks(tmp_path_factory.mktemp("index") / "index", [block], model=model)
-    limits = Limits(inputs=16, characters=1000, body=10_000)
-    app = create_app(Service(encoder, names=["tiny"], index=index, limits=limits))
+    limits = Limits(max_inputs=16, max_chars=1000, max_body=10_000)
+    app = create_app(encoder, index, name="tiny", limits=limits)
     with listen("127.0.0.1", 0) as bound:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

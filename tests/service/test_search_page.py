@@ -166,6 +166,52 @@ def test_the_keyboard_is_enough(toy: Toy, open_page: Open) -> None:
     wait_for_first(page, "the cat sat on the mat")
 
 
+def open_stopped(open_page: Open, toy: Toy) -> Any:
+    """Open the page with results in view, and stop its clock: what is typed from here on waits to be searched for."""
+    page = open_page("#search?q=interest+rates")
+    page.clock.install()
+    page.reload()
+    wait_for_first(page, "interest")
+    page.clock.pause_at(page.evaluate("Date.now()") / 1000 + 3600)
+    toy.asked.clear()
+    page.locator("#query").fill("dog park")
+    return page
+
+
+def test_more_like_this_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_page: Open) -> None:
+    page = open_stopped(open_page, toy)
+    page.locator("#results button").first.click()
+    page.locator("#search [role=status]", has_text="like the text above").wait_for()
+    page.clock.run_for(1000)
+    assert "like=" in page.url and len(toy.asked) == 1
+    assert page.locator("#query").input_value() == toy.asked[0]["query"] != "dog park"
+    assert "like the text above" in page.locator("#search [role=status]").inner_text()
+
+
+def test_a_change_of_tab_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_page: Open) -> None:
+    page = open_stopped(open_page, toy)
+    page.locator("#tab-matrix").click()
+    page.clock.run_for(1000)
+    assert page.url.endswith("#matrix") and page.locator("[role=tabpanel]:visible").get_attribute("id") == "matrix"
+    assert toy.asked == []
+    page.locator("#tab-search").click()  # what was typed is searched for now
+    wait_for_first(page, "dog")
+    assert page.locator("#query").input_value() == "dog park" and page.url.endswith("#search?q=dog+park")
+
+
+def test_a_step_back_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_page: Open) -> None:
+    page = open_stopped(open_page, toy)
+    for _ in range(2):
+        before = page.locator("#query").input_value()
+        page.locator("#results button").first.click()
+        page.locator(f"#results:not(:has-text('{page.locator('#query').input_value()}'))").wait_for()
+    page.locator("#query").fill("cat mat")
+    page.go_back()
+    page.locator("#search [role=status]", has_text="like the text above").wait_for()
+    page.clock.run_for(1000)
+    assert "like=" in page.url and page.locator("#query").input_value() == before
+
+
 def test_a_document_is_shown_not_run(toy: Toy, open_page: Open) -> None:
     page = open_page(expected="TrustedHTML")
     page.locator("#query").fill("evil image")
@@ -230,7 +276,7 @@ def test_the_matrix_is_legible_at_every_size(toy: Toy, open_page: Open, count: i
     page.locator("#sentences").fill("\n".join(f"sentence {n} of some length" for n in range(count + extra)))
     page.locator("#heat table").wait_for()
     assert page.locator("#heat tbody td").count() == count**2
-    assert ("The last 3 of 53 are left out." in page.locator("#matrix [role=status]").inner_text()) == bool(extra)
+    assert ("The last 3 of 53 are skipped." in page.locator("#matrix [role=status]").inner_text()) == bool(extra)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator("#heat tbody td").nth(1).bounding_box()
     assert box["width"] >= 14 and box["height"] >= 14
@@ -365,7 +411,6 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
     from twinpass.search.engines.exact import nearest
     from twinpass.search.index import Block, Index
     from twinpass.service.app import create_app
-    from twinpass.service.service import Service
 
     encoder = Encoder.load(folder, device="cpu")
     vectors = encoder.encode(TEXTS)
@@ -374,7 +419,7 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
     query = "how many people find water"
     _, rows = nearest(encoder.encode([query]), vectors, k=5)
     troubles: list[str] = []
-    with serving(create_app(Service(encoder, index=index))) as address:
+    with serving(create_app(encoder, index)) as address:
         page = browser.new_page()
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))

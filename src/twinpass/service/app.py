@@ -1,42 +1,213 @@
-"""The app: every route, behind one gate, failing in one shape."""
+"""The app: a model behind its queue, an index beside it, and every route around them."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from typing import Any
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
 
 from twinpass import __version__
-from twinpass.service.embeddings import embeddings_router
-from twinpass.service.gate import Gate
-from twinpass.service.health import health_router, metrics_router
-from twinpass.service.neighbours import neighbours_router
+from twinpass.encoder.encoder import Encoder
+from twinpass.errors import ConfigError, InputError
+from twinpass.progress import Log, ignore
+from twinpass.search.index import Index
+from twinpass.service.batching import Batcher, Vectors
+from twinpass.service.errors import Refusal, add_error_handlers
+from twinpass.service.limits import Gate, Limits
+from twinpass.service.metrics import Metrics
 from twinpass.service.pages import page_router
-from twinpass.service.problems import explain_problems
+from twinpass.service.routes import embeddings_router, health_router, index_router, metrics_router
 from twinpass.service.schemas import ErrorBody
-from twinpass.service.service import Service
+from twinpass.vectors import unit
 
-ABOUT = "Sentence embeddings, as OpenAI's clients ask for them; comparison and search beside them."
-# Newer FastAPIs can report to a collector that the environment names; older ones take no notice of this.
+ANY_MODEL = "default"  # for clients that must send a name and know none
+ABOUT = "Sentence embeddings for clients of OpenAI's API; comparison and search beside them."
+# Newer FastAPIs can report to a collector that the environment names; older ones ignore this.
 TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 MEANINGS = {
-    400: "The request makes no sense.",
+    400: "The request is invalid.",
     401: "The API key is wrong or missing.",
     404: "There is no such model, index or path.",
     408: "The body came too slowly.",
     413: "The body is too large.",
-    429: "The queue is full; Retry-After says when to come again.",
+    429: "The queue is full; Retry-After says in how many seconds to try again.",
     500: "The model failed.",
     503: "The service is stopping, or not ready.",
     504: "The answer took too long.",
 }
 
 
-def create_app(service: Service) -> FastAPI:
-    """Return the ASGI app of a service."""
+def create_app(
+    model: str | os.PathLike[str] | Encoder | None = None,
+    index: str | os.PathLike[str] | Index | None = None,
+    *,
+    name: str | Sequence[str] = (),
+    api_key: str | None = None,
+    normalize: bool = False,
+    limits: Limits | None = None,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    log: Log = ignore,
+    **loading: Any,
+) -> FastAPI:
+    """Return the service as an ASGI application, to run or to mount in another one.
+
+    `model` is an Encoder or a name; without it, the index's model, else minilm. `index` is an Index or its folder;
+    texts added to it later are found without a restart. `name` is what clients call the model. `loading` takes the
+    other options of `Encoder.load`: precision, runtime, device, trust_pickle, trust_remote_code.
+    """
+    opened = Index.open(index) if isinstance(index, (str, os.PathLike)) else index
+    known = {} if opened is None else opened.model
+    if isinstance(model, Encoder):
+        if pooler or max_tokens or loading:
+            raise ConfigError("options of loading a model were given, but the model is an Encoder already.")
+        encoder = model
+    else:
+        model = model or known.get("name", "minilm")
+        pooler, max_tokens = pooler or known.get("pooler"), max_tokens or known.get("max_tokens")
+        log(f"loading {model} ...")
+        encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, **loading)
+    if opened is not None:
+        opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
+    names = [name] if isinstance(name, str) else name
+    return app_of(Service(encoder, opened, names=names, api_key=api_key, normalize=normalize, limits=limits))
+
+
+class Encoded(NamedTuple):
+    """Vectors, and what it took to make them."""
+
+    vectors: Vectors
+    tokens: int
+    truncated: int
+
+
+class Service:
+    """What the routes share: a model, served under its names, an index, the limits and the metrics."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        index: Index | None = None,
+        *,
+        names: Sequence[str] = (),
+        api_key: str | None = None,
+        normalize: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self.encoder, self.api_key, self.normalize = encoder, api_key, normalize
+        self.limits = limits or Limits()
+        self.name = names[0] if names else _short(encoder.name)
+        self.names = {*names, self.name, encoder.name, ANY_MODEL}
+        self.fingerprint, self.dimensions = encoder.fingerprint, encoder.dimensions
+        self.vocabulary = int(encoder.model.transformer.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        self.started = int(time.time())
+        self.metrics = Metrics()
+        self.active = 0  # requests being read, worked on or answered
+        self.held = 0  # texts accepted and not answered yet
+        self.stopping = False
+        self.index_lock = threading.Lock()  # held while the index is refreshed, or read in more than one call
+        self._index, self._index_changes = index, 0
+        forward = partial(encoder.encode_ids, token_budget=self.limits.max_batch_tokens)
+        self.batcher = Batcher(forward, token_budget=self.limits.max_batch_tokens, metrics=self.metrics)
+        self._encoding: asyncio.Task[None] | None = None
+        self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizing")
+        self.metrics.watch("queue_texts", "Texts accepted, not answered yet.", lambda: self.held)
+        self.metrics.watch("active_requests", "Requests being answered.", lambda: self.active)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve; at the end let the threads finish what they began."""
+        try:
+            yield
+        finally:
+            self.stopping = True
+            if self._encoding is not None:
+                self._encoding.cancel()
+            self.batcher.close()
+            self._tokenizing.shutdown()
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request sent now would be accepted."""
+        return not self.stopping and self.held < self.limits.max_queue
+
+    async def encode_texts(self, texts: Sequence[str], *, normalize: bool = False) -> Encoded:
+        """Return the vectors of texts, encoded together with whatever else waits."""
+        with self._place(len(texts)):
+            loop = asyncio.get_running_loop()
+            ids, cut = await loop.run_in_executor(self._tokenizing, self._tokenize, texts)
+            self.metrics.truncated.inc(len(cut))
+            return await self._encode(ids, truncated=len(cut), normalize=normalize)
+
+    async def encode_ids(self, ids: Sequence[Sequence[int]], *, normalize: bool = False) -> Encoded:
+        """Return the vectors of rows of token ids."""
+        with self._place(len(ids)):
+            return await self._encode(ids, truncated=0, normalize=normalize)
+
+    def busy(self, *, close: bool = False) -> Refusal:
+        """Return the refusal of a request that finds the queue full, with the seconds after which to try again."""
+        seconds = int(min(max(1.0, self.batcher.seconds_per_text * self.held), self.limits.timeout))
+        headers = {"Retry-After": str(seconds)} | ({"Connection": "close"} if close else {})
+        return Refusal(
+            429, f"{self.held:,} texts are waiting already. Try again later.", code="queue_full", headers=headers
+        )
+
+    def check_index(self) -> Index:
+        """Return the index as it was last read, or refuse where none is served."""
+        if self._index is None:
+            message = "no index is served. Start with: twinpass serve MODEL --index INDEX"
+            raise Refusal(404, message, code="no_index")
+        return self._index
+
+    def fresh_index(self) -> tuple[Index, object]:
+        """Return the index with what others changed, and a version that changes with it; call it in a thread."""
+        index = self.check_index()
+        with self.index_lock:
+            # A folder that was moved or deleted meanwhile: what is open stays readable.
+            with contextlib.suppress(InputError):
+                self._index_changes += index.refresh()
+            if index.model["fingerprint"] != self.fingerprint:
+                message = "the index was rebuilt with another model. Restart the service."
+                raise Refusal(503, message, code="index_changed")
+            return index, (self._index_changes, len(index))
+
+    @contextlib.contextmanager
+    def _place(self, texts: int) -> Iterator[None]:
+        """Hold room in the queue for this many texts."""
+        if self.stopping:
+            raise Refusal(503, "the service is stopping.", code="stopping", headers={"Retry-After": "1"})
+        if self.held + texts > self.limits.max_queue:
+            raise self.busy()
+        self.held += texts
+        self.metrics.texts.inc(texts)
+        try:
+            yield
+        finally:
+            self.held -= texts
+
+    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[int]]:
+        return self.encoder.tokens.ids(texts, max_tokens=self.encoder.max_tokens)
+
+    async def _encode(self, ids: Sequence[Sequence[int]], *, truncated: int, normalize: bool) -> Encoded:
+        if self._encoding is None:  # with the first request: an app that is mounted in another one is never started
+            self._encoding = asyncio.create_task(self.batcher.run())
+        vectors = await self.batcher.encode(ids)
+        tokens = sum(map(len, ids))
+        return Encoded(unit(vectors) if normalize or self.normalize else vectors, tokens, truncated)
+
+
+def app_of(service: Service) -> FastAPI:
+    """Return the ASGI application of a service, which is its `state.service`."""
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -48,19 +219,20 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description=ABOUT,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's pages load scripts from elsewhere; ours is in reference.py
+        docs_url=None,  # FastAPI's pages load scripts from elsewhere; ours is in pages.py
         redoc_url=None,
         redirect_slashes=False,
         telemetry=TELEMETRY,
     )
+    app.state.service = service
     # Only for the description: the gate checks the key, before a body is read.
     keyed = [Security(HTTPBearer(auto_error=False))] if service.api_key is not None else []
-    for router in (embeddings_router(service), neighbours_router(service), metrics_router(service)):
+    for router in (embeddings_router(service), index_router(service), metrics_router(service)):
         app.include_router(router, dependencies=keyed, responses=_failures())
     app.include_router(health_router(service), responses=_failures(503))
     app.include_router(page_router())
     app.add_middleware(Gate, service=service)
-    explain_problems(app)
+    add_error_handlers(app)
     return app
 
 
@@ -70,3 +242,8 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
         for status, meaning in MEANINGS.items()
         if not statuses or status in statuses
     } | {"default": {"model": ErrorBody, "description": "Anything else."}}
+
+
+def _short(name: str) -> str:
+    """Return a folder's own name, or the name itself."""
+    return Path(name).resolve().name if Path(name).is_dir() else name

@@ -1,4 +1,4 @@
-"""Many requests, few forward passes: what waits is encoded together, up to a budget of tokens.
+"""Many requests, few forward passes: waiting texts are encoded together, up to a budget of tokens.
 
 All bookkeeping happens on the event loop's thread, so nothing needs a lock; only the forward pass runs in a thread.
 """
@@ -8,15 +8,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import numpy as np
+from fastapi import Request
 from numpy.typing import NDArray
 
 from twinpass.errors import TwinpassError
+from twinpass.service.errors import Refusal
 from twinpass.service.metrics import Metrics
+
+T = TypeVar("T")
 
 Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
@@ -26,15 +31,15 @@ PATIENCE = 0.3  # of the time that the last batch took
 
 @dataclass(eq=False)
 class Job:
-    """A distinct row of ids on its way through the model, and who wants its vector at which places."""
+    """A distinct row of ids on its way through the model, and the requests that wait for its vector, by position."""
 
     ids: Ids
-    wanted: dict[Ticket, list[int]] = field(default_factory=dict)
+    waiting: dict[Ticket, list[int]] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
 class Ticket:
-    """A request: the vectors that came so far, and the jobs that only it has brought and that have not begun."""
+    """A request: the vectors that are done, and the jobs that it brought and that have not begun."""
 
     rows: list[Vectors | None]
     missing: int
@@ -53,6 +58,12 @@ class Batcher:
         self._jobs: dict[Ids, Job] = {}  # waiting or being encoded
         self._some = asyncio.Event()
         self._last_requests, self._last_seconds = 1, 0.0
+        self._texts, self._seconds = 0, 0.0  # encoded so far
+
+    @property
+    def seconds_per_text(self) -> float:
+        """How long a text took on average; 0 before the first."""
+        return self._seconds / self._texts if self._texts else 0.0
 
     async def encode(self, rows: Sequence[Sequence[int]]) -> Vectors:
         """Return a vector for each row; if the caller is cancelled, what has not begun is dropped."""
@@ -73,15 +84,15 @@ class Batcher:
     async def _gather(self) -> None:
         """Wait a little, until as many requests stand in line as shared the last batch.
 
-        Those that were answered just now are about to ask again, one after another; a batch that left with the first of
-        them would be a small one. Who is alone never waits.
+        Clients that were just answered are about to ask again, one after another; without this wait the first of them
+        would make a batch of one. A client that is alone never waits.
         """
         until = time.perf_counter() + PATIENCE * self._last_seconds
         while len(self._line) < self._last_requests and time.perf_counter() < until:
             await asyncio.sleep(0.001)
 
     def close(self) -> None:
-        """Let the thread end with what it is doing."""
+        """Wait until the thread has finished its batch."""
         self._thread.shutdown()
 
     def _stand_in_line(self, rows: Sequence[Sequence[int]]) -> Ticket:
@@ -99,20 +110,20 @@ class Batcher:
             job = self._jobs[ids] = Job(ids)
             ticket.own.append(job)
         else:
-            self.metrics.shared.add()
-        if ticket not in job.wanted:
+            self.metrics.shared.inc()
+        if ticket not in job.waiting:
             ticket.jobs.append(job)
-        job.wanted.setdefault(ticket, []).append(place)
+        job.waiting.setdefault(ticket, []).append(place)
 
     def _leave(self, ticket: Ticket) -> None:
-        """Want nothing any more; a job that nobody wants is forgotten, and passed over if it has not begun."""
+        """Stop waiting; a job that nobody waits for is forgotten, and skipped if it has not begun."""
         for job in ticket.jobs:
-            job.wanted.pop(ticket, None)
-            if not job.wanted and self._jobs.get(job.ids) is job:
+            job.waiting.pop(ticket, None)
+            if not job.waiting and self._jobs.get(job.ids) is job:
                 del self._jobs[job.ids]
 
     def _take(self) -> list[Job]:
-        """Return the next batch: one job of each request in turn, so that no large one holds up the small."""
+        """Return the next batch: one job of each request in turn, so that a large request does not delay small ones."""
         jobs: list[Job] = []
         left = self.token_budget
         while self._line and (not jobs or len(self._line[0].own[0].ids) <= left):
@@ -120,11 +131,11 @@ class Batcher:
             job = ticket.own.popleft()
             if ticket.own:
                 self._line.append(ticket)
-            if job.wanted:
+            if job.waiting:
                 jobs.append(job)
                 left -= len(job.ids)
             else:
-                self.metrics.dropped.add()
+                self.metrics.dropped.inc()
         if not self._line:
             self._some.clear()
         return jobs
@@ -133,15 +144,16 @@ class Batcher:
         loop, begun = asyncio.get_running_loop(), time.perf_counter()
         try:
             vectors = await loop.run_in_executor(self._thread, self.forward, [job.ids for job in jobs])
-        except Exception as error:  # whatever it is, those who wait must hear of it, and the service goes on
+        except Exception as error:  # whatever it is, the waiting requests must get it, and the service continues
             for job in jobs:
                 self._fail(job, error)
             return
         self._last_seconds = time.perf_counter() - begun
-        self._last_requests = len({ticket for job in jobs for ticket in job.wanted})
-        self.metrics.encoding.add(self._last_seconds)
+        self._last_requests = len({ticket for job in jobs for ticket in job.waiting})
+        self._texts, self._seconds = self._texts + len(jobs), self._seconds + self._last_seconds
+        self.metrics.encoding.inc(self._last_seconds)
         self.metrics.batches.observe(len(jobs))
-        self.metrics.tokens.add(sum(len(job.ids) for job in jobs))
+        self.metrics.tokens.inc(sum(len(job.ids) for job in jobs))
         for job, vector in zip(jobs, vectors, strict=True):
             if np.isfinite(vector).all():
                 self._deliver(job, vector)
@@ -151,7 +163,7 @@ class Batcher:
     def _deliver(self, job: Job, vector: Vectors) -> None:
         if self._jobs.get(job.ids) is job:
             del self._jobs[job.ids]
-        for ticket, places in job.wanted.items():
+        for ticket, places in job.waiting.items():
             for place in places:
                 ticket.rows[place] = vector
             ticket.missing -= len(places)
@@ -161,6 +173,28 @@ class Batcher:
     def _fail(self, job: Job, error: Exception) -> None:
         if self._jobs.get(job.ids) is job:
             del self._jobs[job.ids]
-        for ticket in job.wanted:
+        for ticket in job.waiting:
             if not ticket.answer.done():
                 ticket.answer.set_exception(error)
+
+
+async def while_connected(request: Request, work: Coroutine[Any, Any, T], *, timeout: float) -> T:
+    """Return the work's result, or cancel it when the client has gone or the time is up."""
+    working = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_disconnected(request))
+    try:
+        await asyncio.wait({working, gone}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        if gone.done():
+            raise Refusal(499, "the client has gone.", code="client_closed_request")
+        raise Refusal(504, f"no answer within {timeout:g} seconds. Send less at once, or later.", code="timeout")
+    finally:
+        working.cancel()
+        gone.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)  # its room in the queue is free before the answer
+
+
+async def _disconnected(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

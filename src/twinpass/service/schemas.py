@@ -1,4 +1,4 @@
-"""What goes over the wire: requests as they are checked, answers as they are documented."""
+"""Requests as they are checked, answers as they are documented."""
 
 from __future__ import annotations
 
@@ -11,24 +11,22 @@ TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
 class _Request(BaseModel):
-    """Nothing is converted and nothing unknown is overlooked: a typo is an error."""
+    """No value is converted, and an unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class EmbeddingsRequest(_Request):
-    """What to embed, as OpenAI's clients say it."""
+    """What to embed, as OpenAI's clients send it."""
 
     input: str | Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1)] = Field(
         description="A text, texts, the token ids of a text (special tokens included), or of several."
     )
-    model: str | None = Field(None, description="The served model's name; left out, it is the served one.")
+    model: str | None = Field(None, description="The served model's name; optional.")
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or little-endian float32 as base64."
     )
-    dimensions: int | None = Field(
-        None, ge=1, description="Only the first so many numbers, scaled to length one again."
-    )
+    dimensions: int | None = Field(None, ge=1, description="Keep only the first N numbers, scaled to length one again.")
     user: str | None = Field(None, description="Accepted and ignored.")
 
 
@@ -42,11 +40,11 @@ class SimilarityRequest(_Request):
     @model_validator(mode="after")
     def _one_of_two(self) -> SimilarityRequest:
         if [self.sentences is None, self.a is None, self.b is None] not in ([False, True, True], [True, False, False]):
-            raise ValueError("wanted either `sentences`, or `a` and `b`")
+            raise ValueError("expected either `sentences`, or `a` and `b`")
         return self
 
     def sides(self) -> tuple[list[str], list[str]]:
-        """Return what stands for the rows and what for the columns."""
+        """Return the texts of the rows and those of the columns."""
         if self.sentences is not None:
             return self.sentences, self.sentences
         return self.a or [], self.b or []
@@ -142,14 +140,14 @@ class IndexInfo(BaseModel):
 
 
 class Histogram(BaseModel):
-    """Counts between edges, of which there is one more."""
+    """Counts, and the edges between them: one more than counts."""
 
     edges: list[float]
     counts: list[int]
 
 
 class Analysis(BaseModel):
-    """The geometry of the indexed corpus, measured on a sample that a seed has drawn."""
+    """The geometry of the indexed corpus, measured on a sample drawn with a fixed seed."""
 
     uniformity: float
     alignment: float | None
@@ -162,7 +160,7 @@ class Analysis(BaseModel):
 
 
 class Status(BaseModel):
-    """How the service is."""
+    """The state of the service."""
 
     status: str
 
@@ -177,6 +175,6 @@ class Error(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """The body of every answer that is not a success."""
+    """The body of every error."""
 
     error: Error

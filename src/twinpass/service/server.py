@@ -1,29 +1,88 @@
-"""The process that serves: a socket, signals, and an end that loses nothing."""
+"""Serving until stopped: a socket, signals, and an end that loses no accepted request."""
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
 
+from twinpass.display import Displayed, Grid
+from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
+from twinpass.progress import Log, ignore
+from twinpass.provenance import provenance
+from twinpass.search.index import Index
+from twinpass.service.app import create_app
 
 GRACE = 5  # seconds beyond a request's own limit, after which stopping no longer waits
+KEY_VARIABLE = "TWINPASS_API_KEY"
+
+
+@dataclass(frozen=True, repr=False)
+class Serving(Displayed):
+    """A service that has started."""
+
+    url: str
+    name: str  # of the model, as clients call it
+    index: str | None
+    provenance: Mapping[str, Any]
+
+    def grids(self) -> Sequence[Grid]:
+        """Return the address and what is served there."""
+        return [Grid("", ["address", "model", "index"], [[self.url, self.name, self.index or "none"]])]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the address and the provenance as one flat document."""
+        return {**self.provenance, "url": self.url, "name": self.name, "index": self.index}
+
+
+def serve(
+    model: str | os.PathLike[str] | Encoder | None = None,
+    index: str | os.PathLike[str] | Index | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8_000,
+    started: Callable[[Serving], None] = lambda serving: None,
+    log: Log = ignore,
+    **options: Any,
+) -> None:
+    """Serve a model over HTTP until Ctrl-C or SIGTERM; requests accepted by then are still answered.
+
+    `host` 0.0.0.0 lets other machines in; `port` 0 picks a free one. `started` is called with the address once requests
+    are accepted. The other options are those of `create_app`.
+    """
+    with listen(host, port) as bound:  # a port that is taken is reported before the model is loaded
+        app = create_app(model, index, log=log, **options)
+        service, url = app.state.service, address(bound)
+        if service.api_key is None and not is_local(bound):
+            log(f"twinpass: warning: other machines can reach this service without a key; set {KEY_VARIABLE}.")
+        log(f"serving {service.name} at {url} (Ctrl-C stops; API: {url}/docs)")
+        folder = index.folder if isinstance(index, Index) else index
+        encoder = service.encoder
+        computing = {name: getattr(encoder, name) for name in ("pooler", "max_tokens", "precision")}
+        computing |= {"runtime": encoder.runtime_name, "device": str(encoder.device), "normalize": service.normalize}
+        facts = provenance(model=encoder, options=computing)
+        started(Serving(url, service.name, None if folder is None else str(folder), facts))
+        run_server(app, bound)
+    log("stopped.")
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that already takes connections; port 0 stands for any that is free."""
+    """Return a socket that already accepts connections; port 0 picks a free one."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         bound = socket.create_server((host, port), family=family, backlog=2048)
     except (OSError, OverflowError) as error:
-        raise ConfigError(
-            f"cannot serve at {host} port {port}: {error}. Choose another with --host or --port; port 0 is any."
-        ) from error
-    # Connections inherit it. asyncio would set it on sockets that name their protocol, which these do not; without it
+        advice = "Choose another with --host or --port; port 0 picks a free one."
+        raise ConfigError(f"cannot serve at {host} port {port}: {error}. {advice}") from error
+    # Inherited by connections. asyncio sets it only on sockets that name their protocol, which these do not; without it
     # the second part of an answer waits some 40 ms for the client to acknowledge the first.
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
@@ -41,12 +100,13 @@ def is_local(bound: socket.socket) -> bool:
     return bool(host.startswith("127.") or host == "::1")
 
 
-def run_server(app: FastAPI, bound: socket.socket, *, seconds: float) -> None:
-    """Serve until SIGINT or SIGTERM, then take nothing new, finish what was accepted, and return."""
+def run_server(app: FastAPI, bound: socket.socket) -> None:
+    """Serve until SIGINT or SIGTERM, then accept nothing new, finish what was accepted, and return."""
+    grace = int(app.state.service.limits.timeout) + GRACE
     config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=int(seconds) + GRACE
+        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=grace
     )
-    # uvicorn raises the signal again when it is done; an end that was asked for is not a failure.
+    # uvicorn raises the signal again when it is done; stopping on request is not a failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _nothing_more)
     uvicorn.Server(config).run(sockets=[bound])

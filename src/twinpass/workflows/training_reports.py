@@ -1,9 +1,8 @@
-"""The page that `train` and `demo` leave beside what they trained: OUTPUT/report.html."""
+"""The page that `train` leaves beside what it trained: OUTPUT/report.html."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.files import plain
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 
 MadeFrom = tuple[str, str, "str | None"]  # what, its name, its fingerprint
-DEMO_MODELS = {"base": "before", "pairs": "trained on pairs", "dropout": "trained on single sentences"}
 
 
 def write_run_report(
@@ -32,36 +30,6 @@ def write_run_report(
         protocol=protocol,
         scores={name: scores for name, scores in rows.items() if scores},
         more=[_again(_ingredients(result, facts["options"]["run"].data), facts, command)],
-    )
-
-
-def write_demo_report(
-    output: Path, document: Mapping[str, Any], facts: Mapping[str, Any], command: str | None = None
-) -> None:
-    """Write the report of the demo: both runs, the scores of all three models, the questions."""
-    from twinpass.analysis.neighbours import Comparison, Neighbour
-    from twinpass.analysis.report import comparisons_section
-    from twinpass.analysis.training_report import FILE, write_training_report
-
-    def found(answer: Mapping[str, Any], name: str) -> list[Neighbour]:
-        others = {near["text"] for other in answer if other not in (name, "query") for near in answer[other]}
-        return [Neighbour(near["text"], near["cosine"], near["text"] in others) for near in answer[name]]
-
-    comparisons = [
-        Comparison(
-            query=answer["query"],
-            by_model={DEMO_MODELS[name]: found(answer, name) for name in answer if name != "query"},
-        )
-        for answer in document["answers"]
-    ]
-    base = ("base model", facts["options"]["model"], document["base fingerprint"])
-    write_training_report(
-        output / FILE,
-        title="The demo: searching this machine's documentation",
-        folders={DEMO_MODELS[name]: output / name for name in document["scores"] if name != "base"},
-        protocol=document["protocol"],
-        scores={DEMO_MODELS[name]: scores for name, scores in document["scores"].items()},
-        more=[comparisons_section("Questions", comparisons), _again([base], facts, command)],
     )
 
 

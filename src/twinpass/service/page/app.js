@@ -7,7 +7,7 @@ import { indexInfo, modelName } from "./facts.js";
 import { count } from "./format.js";
 import { startMatrix } from "./matrix.js";
 import { readPlace, writePlace } from "./place.js";
-import { resumeSearch, startSearch } from "./search.js";
+import { leaveSearch, resumeSearch, startSearch } from "./search.js";
 import { showTab, startTabs } from "./tabs.js";
 
 const OPENED = { search: resumeSearch, corpus: showCorpus };
@@ -27,6 +27,7 @@ introduce();
 function open() {
   const { tab } = readPlace();
   showTab(tab);
+  if (tab !== "search") leaveSearch();
   OPENED[tab]?.();
 }
 

@@ -58,7 +58,7 @@ function between([low, high], [from, to], bend) {
   return (value) => from + (bend(value) - bend(low)) / span * (to - from);
 }
 
-// Round numbers between two values, at most so many.
+// At most N round numbers between two values.
 function ticks(low, high, most) {
   const rough = (high - low) / most || 1;
   const power = 10 ** Math.floor(Math.log10(rough));

@@ -1,4 +1,4 @@
-// The indexed corpus as a space: how evenly it is filled, in how many directions, how near texts are at random.
+// The indexed corpus as a space: how evenly it is filled, in how many directions, how similar random texts are.
 
 import { histogram, spectrum } from "./chart.js";
 import { find, make } from "./dom.js";
@@ -46,11 +46,11 @@ function show(info) {
       tile("Texts", count(info.count), `${count(info.distinct)} distinct, ${info.dimensions} dimensions each`),
       tile("Uniformity", decimal(measured.uniformity, 3), "how evenly the vectors cover the sphere; lower is more even"),
       tile("Alignment", measured.alignment === null ? "–" : decimal(measured.alignment, 3),
-        measured.alignment === null ? "needs pairs that mean the same" : "how near texts are that mean the same; lower is nearer"),
-      tile("Effective rank", measured.effective_rank.toFixed(0), `directions really used, of ${count(measured.singular_values.length)}`)),
+        measured.alignment === null ? "needs pairs that mean the same" : "how close texts with the same meaning are; lower is closer"),
+      tile("Effective rank", measured.effective_rank.toFixed(0), `directions in use, of ${count(measured.singular_values.length)}`)),
     make("div", { class: "figures" },
-      figure("cosines", "Cosines of random pairs", "How alike two texts of this corpus are that have nothing to do with " +
-        "each other: a score in the search means more, the further it lies to the right of this hill."),
+      figure("cosines", "Cosines of random pairs", "How similar two unrelated texts of this corpus are: a search score means more, " +
+        "the further it lies to the right of this hill."),
       figure("spectrum", "Singular values", "Of the matrix of unit vectors, divided by the largest: the flatter the curve, " +
         "the more directions carry meaning.")));
   drawCharts();

@@ -1,4 +1,4 @@
-// The API key: asked for once, when the service first wants it, and kept as long as the tab lives.
+// The API key: asked for once, when the service first requires it, and kept until the tab is closed.
 
 import { find } from "./dom.js";
 
@@ -19,8 +19,8 @@ function ask(refused) {
   const dialog = find("#key-dialog");
   const field = find("#key");
   find("#key-why").textContent = refused
-    ? "The key was not accepted. Look at it once more."
-    : "It was started with --api-key. Whoever started it knows the key.";
+    ? "The key was not accepted. Check it and try again."
+    : "It was started with --api-key. Ask whoever started it for the key.";
   field.value = "";
   dialog.showModal();
   field.focus();

@@ -39,7 +39,7 @@ export function startMatrix() {
 const measure = latest(async (signal) => {
   const lines = field.value.split("\n").map((line) => line.trim()).filter(Boolean);
   const sentences = lines.slice(0, MOST);
-  if (sentences.length < 2) return clear(sentences.length ? "One more sentence is needed." : "");
+  if (sentences.length < 2) return clear(sentences.length ? "Add one more sentence." : "");
   status.wait();
   try {
     const { matrix } = await post("similarity", { sentences }, { signal });
@@ -69,7 +69,7 @@ function redraw() {
 
 function summary({ sentences, matrix }, left) {
   const { most, least } = pairs(matrix);
-  const cut = left ? ` The last ${left} of ${sentences.length + left} are left out.` : "";
+  const cut = left ? ` The last ${left} of ${sentences.length + left} are skipped.` : "";
   const name = ({ first, second, value }) => `${first + 1} and ${second + 1} (${decimal(value, 2)})`;
   if (sentences.length === 2) return `Their cosine is ${decimal(most.value, 2)}.`;
   return `Most alike: ${name(most)}. Least alike: ${name(least)}.${cut}`;

@@ -14,10 +14,11 @@ const panel = find("#search");
 const field = find("#query");
 const list = find("#results");
 const status = statusOf(panel);
+const typed = debounced(PAUSE, () => search(field.value.trim()));
 let invitation = "";
+let shown = null; // the query whose results are in the list
 
 export function startSearch() {
-  const typed = debounced(PAUSE, () => search(field.value.trim()));
   field.addEventListener("input", typed);
   find("#k").addEventListener("change", () => search(field.value.trim(), { like: readPlace().like }));
   panel.addEventListener("keydown", moveThroughResults);
@@ -29,10 +30,16 @@ export function startSearch() {
   });
 }
 
+// What was typed a moment ago is no longer searched for: the reader has gone to another tab.
+export function leaveSearch() {
+  typed.cancel();
+}
+
 // Show what the address says, as after a reload or a step back.
 export async function resumeSearch() {
+  typed.cancel();
   const { query, like } = readPlace();
-  const isShown = field.value.trim() === query && list.children.length > 0;
+  const isShown = field.value.trim() === query && shown === query && list.children.length > 0;
   if (!isShown) field.value = query; // before the wait: what is typed during it stands
   if (!await hasIndex() || isShown || field.value !== query) return;
   await search(query, { like });
@@ -43,7 +50,7 @@ async function hasIndex() {
     const info = await indexInfo();
     for (const part of ["#search-controls", "#keys"]) find(part).hidden = info === null;
     if (info === null) explainNoIndex(find(".empty", panel), await modelName());
-    else invitation = `Ask for anything: ${count(info.count)} texts are searched by what they mean, not by their words.`;
+    else invitation = `Ask for anything: ${count(info.count)} texts are searched by meaning, not by words.`;
     return info !== null;
   } catch (error) {
     status.fail(error, () => { status.say(""); resumeSearch(); });
@@ -52,12 +59,14 @@ async function hasIndex() {
 }
 
 const search = latest(async (signal, query, { like = null, step = false } = {}) => {
+  typed.cancel(); // this search goes before one that still waits for the next letter
   writePlace({ tab: "search", query, like }, { step });
+  shown = query;
   if (!query) return show([], invitation);
   status.wait();
   try {
     const k = Number(find("#k").value);
-    // One more than wanted: a text is always the one most like itself, and that one is left out.
+    // One more than k: a text is always most like itself, and is skipped.
     const answer = await post("search", { query, k: k + (like === null ? 0 : 1) }, { signal });
     const hits = answer.results[0].filter((hit) => String(hit.id) !== like).slice(0, k);
     show(hits, summary(hits.length, like));

@@ -25,11 +25,11 @@ export function statusOf(panel) {
 export function explainNoIndex(place, name) {
   place.replaceChildren(
     make("h2", {}, "There is no index yet"),
-    make("p", {}, "The service was started without one, so there is nothing to search. Make one of your own texts, " +
-      "one a line or as CSV, JSONL or Parquet, and start the service on it:"),
+    make("p", {}, "The service was started without one, so there is nothing to search. Build one from your own texts, " +
+      "one per line or as CSV, JSONL or Parquet, and start the service with it:"),
     make("pre", {}, "twinpass index build MODEL texts.txt -o my-index\ntwinpass serve MODEL --index my-index"),
     make("p", {}, `MODEL is what this service was started with: ${name}, or its folder. No texts at hand? `,
-      make("code", {}, "docs:"), " in place of texts.txt takes the documentation of the Python packages on the machine."),
+      make("code", {}, "docs:"), " in place of texts.txt uses the documentation of the installed Python packages."),
     make("p", {}, "Matrix and Compare work without an index."),
   );
   place.hidden = false;

@@ -2,10 +2,12 @@
 
 export function debounced(milliseconds, action) {
   let timer;
-  return (...values) => {
+  const call = (...values) => {
     clearTimeout(timer);
     timer = setTimeout(() => action(...values), milliseconds);
   };
+  call.cancel = () => clearTimeout(timer);
+  return call;
 }
 
 // Only the newest call counts: it cancels the one before, whose answer is never shown.

@@ -1,8 +1,10 @@
-"""A bulk encoding on disk: cut into shards, taken up again, never mixed with another. No Ray is needed here."""
+"""A folder of shards on disk: cut, resumed, never mixed with another. No Ray is needed here."""
 
 from __future__ import annotations
 
+import datetime
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +12,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from twinpass.cli.encode import _metadata
-from twinpass.cli.job import Job, read_texts
-from twinpass.cli.ray_pool import Recipe, ShardEncoder, found_anywhere
+from twinpass.bulk.columns import Columns, Row, find_columns
+from twinpass.bulk.encode_file import _metadata, encode_file
+from twinpass.bulk.ray import Recipe, ShardEncoder
+from twinpass.bulk.shards import Job, read_rows
+from twinpass.bulk.writers import Content
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import OutputError
+from twinpass.errors import ConfigError, MissingExtra, OutputError
 from twinpass.provenance import provenance
 
 TEXTS = [f"word {n}" for n in range(7)]
+
+
+def rows(texts: list[str]) -> Iterator[Row]:
+    return iter([(text, {}) for text in texts])
+
+
+def read_texts(path: Path) -> list[str]:
+    return [text for text, _ in read_rows(path)]
 
 
 def job(tmp_path: Path, **identity: object) -> Job:
@@ -34,7 +46,7 @@ def finish(job: Job, number: int) -> None:
 def test_texts_are_cut_in_order(tmp_path):
     begun = job(tmp_path)
     begun.begin()
-    assert begun.write_texts(TEXTS) == 7
+    begun.write_texts(rows(TEXTS), Columns())
     assert [read_texts(shard.texts) for shard in begun.shards] == [TEXTS[:3], TEXTS[3:6], TEXTS[6:]]
     assert [shard.vectors.name for shard in begun.shards] == [f"v-0000{n}-of-00003.parquet" for n in range(3)]
 
@@ -42,7 +54,7 @@ def test_texts_are_cut_in_order(tmp_path):
 def test_what_was_finished_is_not_done_again(tmp_path):
     begun = job(tmp_path)
     begun.begin()
-    begun.write_texts(TEXTS)
+    begun.write_texts(rows(TEXTS), Columns())
     finish(begun, 1)
     finish(begun, 2)
     again = job(tmp_path)
@@ -61,17 +73,17 @@ def test_what_was_finished_is_not_done_again(tmp_path):
 def test_only_missing_texts_are_written_again(tmp_path):
     begun = job(tmp_path)
     begun.begin()
-    begun.write_texts(TEXTS)
+    begun.write_texts(rows(TEXTS), Columns())
     kept = begun.shards[0].texts.stat().st_mtime_ns
     begun.shards[1].texts.unlink()
-    begun.write_texts(TEXTS)
+    begun.write_texts(rows(TEXTS), Columns())
     assert begun.shards[0].texts.stat().st_mtime_ns == kept and read_texts(begun.shards[1].texts) == TEXTS[3:6]
 
 
 def test_a_note_cut_short_costs_one_shard_and_no_more(tmp_path):
     begun = job(tmp_path)
     begun.begin()
-    begun.write_texts(TEXTS)
+    begun.write_texts(rows(TEXTS), Columns())
     finish(begun, 0)
     notes = begun.folder / "_finished.jsonl"
     notes.write_text(notes.read_text() + '{"shard": 1, "ro')
@@ -84,7 +96,7 @@ def test_a_note_cut_short_costs_one_shard_and_no_more(tmp_path):
 def test_a_note_without_its_file_is_not_believed(tmp_path):
     begun = job(tmp_path)
     begun.begin()
-    begun.write_texts(TEXTS)
+    begun.write_texts(rows(TEXTS), Columns())
     finish(begun, 0)
     begun.shards[0].vectors.unlink()
     assert [shard.number for shard in job(tmp_path).left()] == [0, 1, 2]
@@ -93,24 +105,17 @@ def test_a_note_without_its_file_is_not_believed(tmp_path):
 def test_another_job_is_refused_and_left_alone(tmp_path):
     begun = job(tmp_path)
     begun.begin()
-    begun.write_texts(TEXTS)
+    begun.write_texts(rows(TEXTS), Columns())
     with pytest.raises(OutputError, match=r"another job: model 'm' \(now 'other'\)"):
         job(tmp_path, model="other").begin()
     assert json.loads((begun.folder / "_job.json").read_text())["model"] == "m"
     assert begun.shards[0].texts.exists()
 
 
-@pytest.mark.parametrize("texts", [TEXTS[:5], [*TEXTS, "more"]])
-def test_an_input_that_changed_is_counted(tmp_path, texts):
-    begun = job(tmp_path)
-    begun.begin()
-    assert begun.write_texts(texts) == len(texts)
-    assert all(len(read_texts(s.texts)) == s.rows for s in begun.shards if s.texts.exists())
-
-
-def recipe(model: str) -> Recipe:
+def recipe(model: str, columns: Columns | None = None) -> Recipe:
     facts = provenance(model=Encoder.load(model, device="cpu"), data=[("x.txt", "0" * 64)])
-    return Recipe(model, {"device": "cpu", "precision": "fp32", "runtime": "torch"}, True, _metadata(facts))
+    loading = {"device": "cpu", "precision": "fp32", "runtime": "torch"}
+    return Recipe(loading, Content(True, _metadata(facts), columns or Columns()))
 
 
 def asked(number: int, texts: Path, vectors: Path) -> dict[str, np.ndarray]:
@@ -121,7 +126,7 @@ def asked(number: int, texts: Path, vectors: Path) -> dict[str, np.ndarray]:
 def test_a_worker_makes_the_librarys_vectors(tmp_path, model):
     begun = job(tmp_path)
     begun.begin()
-    begun.write_texts(["a dog", "a dog", "the cat", *TEXTS[3:]])
+    begun.write_texts(rows(["a dog", "a dog", "the cat", *TEXTS[3:]]), Columns())
     worker = ShardEncoder(recipe(model))
     shard = begun.shards[0]
     made = worker(asked(0, shard.texts, shard.vectors))
@@ -132,38 +137,61 @@ def test_a_worker_makes_the_librarys_vectors(tmp_path, model):
     assert table.schema.metadata[b"data_fingerprint"] == b"0" * 64
 
 
-def test_a_worker_tells_what_the_user_can_mend(tmp_path, model):
+def test_a_worker_reports_what_the_user_can_fix(tmp_path, model):
     told = recipe(model)
     pq.write_table(pa.table({"text": ["a dog"]}), tmp_path / "t.parquet")
     missing = ShardEncoder(told)(asked(0, tmp_path / "t.parquet", tmp_path / "no" / "v.parquet"))
     assert "there is no folder" in json.loads(missing["made"][0])["refusal"]
-    told.metadata["model_fingerprint"] = "f" * 64
+    told.content.metadata["model_fingerprint"] = "f" * 64
     other = ShardEncoder(told)(asked(0, tmp_path / "t.parquet", tmp_path / "v.parquet"))
     assert "not ffffffffffff. Put the same files on every machine." in json.loads(other["made"][0])["refusal"]
+
+
+def test_a_worker_carries_the_other_columns_along(tmp_path, model):
+    given: list[Row] = [
+        (text, {"id": place, "day": datetime.date(2020, 1, place + 1)}) for place, text in enumerate(TEXTS)
+    ]
+    columns = find_columns(others for _, others in given)
+    begun = job(tmp_path)
+    begun.begin()
+    begun.write_texts(iter(given), columns)
+    assert read_rows(begun.shards[1].texts) == given[3:6]
+    ShardEncoder(recipe(model, columns))(asked(1, begun.shards[1].texts, begun.shards[1].vectors))
+    table = pq.read_table(begun.shards[1].vectors)
+    assert table["id"].to_pylist() == [3, 4, 5] and table["day"].to_pylist()[0] == datetime.date(2020, 1, 4)
+    assert table["text"].to_pylist() == TEXTS[3:6] and table.schema.field("id").type == pa.int64()
 
 
 def test_a_folder_is_named_so_that_workers_find_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    assert found_anywhere("mine") == str(tmp_path / "mine")
-    assert found_anywhere("minilm") == "minilm"
+
+    def named(name: str) -> str:
+        return _metadata({"twinpass": "1", "model": {"name": name, "fingerprint": "f"}, "data": DATA})["model"]
+
+    assert named("mine") == str(tmp_path / "mine")
+    assert named("minilm") == "minilm"
+
+
+DATA = [{"source": "x.txt", "fingerprint": "0"}]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("options", "error", "message"),
     [
-        (["--engine", "rey"], "no engine 'rey'; known: local, ray"),
-        (["--workers", "2"], "--workers and --address belong to --engine ray"),
-        (["--engine", "ray"], "--engine ray writes a folder whose name ends in .parquet"),
+        ({"workers": 2}, ConfigError, "workers and address need --ray"),
+        ({"address": "auto"}, ConfigError, "workers and address need --ray"),
+        ({"ray": True}, OutputError, "with ray the output is a folder whose name ends in .parquet"),
+        ({"shard_rows": 0}, ConfigError, "shard_rows is 0; expected at least 1"),
     ],
 )
-def test_options_that_do_not_fit(run, sentences, tmp_path, arguments, message):
-    ran = run("encode", sentences, "-o", tmp_path / "v.npy", *arguments)
-    assert ran.code == 2 and message in ran.err
+def test_options_that_do_not_fit(sentences, tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        encode_file(sentences, tmp_path / "v.npy", **options)
 
 
-def test_without_ray_it_says_what_to_install(run, model, sentences, tmp_path, monkeypatch):
+def test_without_ray_it_says_what_to_install(model, sentences, tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
-    ran = run("encode", model, sentences, "-o", tmp_path / "v.parquet", "--engine", "ray")
-    assert ran.code == 2 and "pip install 'twinpass[ray]'" in ran.err
+    with pytest.raises(MissingExtra, match=r"pip install 'twinpass\[ray\]'"):
+        encode_file(sentences, tmp_path / "v.parquet", model=model, ray=True)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

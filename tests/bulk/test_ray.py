@@ -1,4 +1,4 @@
-"""`twinpass encode --engine ray` on a real Ray with two workers: the vectors of the plain engine, kill or no kill."""
+"""`encode_file(ray=True)` on a real Ray with two workers: the vectors of one process, kill or no kill."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from twinpass.cli.ray_pool import ENVIRONMENT
+from twinpass.bulk.encode_file import encode_file
+from twinpass.bulk.ray import ENVIRONMENT
 from twinpass.encoder.encoder import Encoder
+from twinpass.errors import UserError
 
 TEXTS = [f"the cat sat on {'a mat and ' * (n % 5)}the dog number {n % 90}" for n in range(60)]
 
@@ -58,26 +60,32 @@ def rows(folder: Path) -> tuple[list[str], np.ndarray]:
     return table["text"].to_pylist(), np.stack(table["vector"].to_numpy())
 
 
-def test_the_folder_holds_the_plain_engines_vectors(cluster, run, model, source, tmp_path):
-    told = ["encode", model, source, "--normalize", "--shard-rows", 25, "--json", "-o"]
+def test_the_folder_holds_the_vectors_and_columns_of_one_process(cluster, model, source, tmp_path):
+    table = tmp_path / "in" / "texts.jsonl"
+    table.write_text(
+        "".join(json.dumps({"text": text, "id": n, "tag": f"t{n % 3}"}) + "\n" for n, text in enumerate(TEXTS))
+    )
+    told = {"model": model, "normalize": True, "shard_rows": 25}
     ray, plain = tmp_path / "ray.parquet", tmp_path / "plain.parquet"
-    ran = run(*told, ray, "--engine", "ray", "--workers", 2)
-    assert ran.code == 0, ran.err
-    found, wanted = json.loads(ran.out), json.loads(run(*told, plain).out)
-    for name in ("texts", "truncated", "bad_rows", "dimensions", "model", "data"):
-        assert found[name] == wanted[name]
-    assert (found["shards"], found["resumed"]) == (3, 0)
-    assert [Path(path).is_file() for path in found["files"]] == [True] * 3
+    found = encode_file(table, ray, **told, ray=True, workers=2)
+    expected = encode_file(table, plain, **told)
+    for name in ("texts", "truncated", "bad_rows", "dimensions", "columns", "shards", "resumed"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert {**found.provenance} == {**expected.provenance}
+    assert (found.shards, found.resumed, found.columns) == (3, 0, ("id", "tag"))
+    assert [path.is_file() for path in found.files] == [True] * 3
     assert rows(ray)[0] == rows(plain)[0] == TEXTS
     np.testing.assert_allclose(rows(ray)[1], rows(plain)[1], atol=1e-5)
+    assert pq.read_table(ray)["id"].to_pylist() == list(range(60))
+    assert pq.read_table(ray).select(["text", "id", "tag"]) == pq.read_table(plain).select(["text", "id", "tag"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "plain.parquet", "ray.parquet"]
-    again = json.loads(run(*told, ray, "--engine", "ray").out)  # nothing is left to do
-    assert (again["resumed"], again["distinct"]) == (3, found["distinct"])
+    again = encode_file(table, ray, **told, ray=True)  # nothing is left to do
+    assert (again.resumed, again.distinct) == (3, found.distinct)
 
 
 DIES = """
 import os, signal, sys
-from twinpass.cli.job import Job
+from twinpass.bulk.shards import Job
 from twinpass.cli.main import main
 
 note = Job.note
@@ -92,18 +100,16 @@ main(sys.argv[1:])
 """
 
 
-def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source, tmp_path):
+def test_killed_and_run_again_it_does_only_the_rest(cluster, model, source, tmp_path):
     out, work = tmp_path / "v.parquet", tmp_path / "v.parquet.unfinished"
-    told = ["encode", model, str(source), "-o", str(out), "--engine", "ray", "--workers", "1", "--shard-rows", "6"]
+    told = ["encode", model, str(source), "-o", str(out), "--ray", "--workers", "1", "--shard-rows", "6"]
     command = [sys.executable, "-c", DIES, *told, "--address", cluster]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not out.exists()
     before = {path.name: path.stat().st_mtime_ns for path in work.glob("*.parquet")}
-    ran = run(*told, "--json")
-    assert ran.code == 0, ran.err
-    found = json.loads(ran.out)
-    assert (found["resumed"], found["shards"], found["texts"]) == (3, 10, 60)
+    found = encode_file(source, out, model=model, ray=True, workers=1, shard_rows=6)
+    assert (found.resumed, found.shards, found.texts) == (3, 10, 60)
     kept = sum((out / name).stat().st_mtime_ns == written for name, written in before.items())
     assert kept >= 3  # one more may have been finished, but not noted
     texts, vectors = rows(out)
@@ -111,10 +117,9 @@ def test_killed_and_run_again_it_does_only_the_rest(cluster, run, model, source,
     np.testing.assert_allclose(vectors, Encoder.load(model, device="cpu").encode(TEXTS), atol=1e-5)
 
 
-def test_a_workers_complaint_is_the_users_to_read(cluster, run, model, source, tmp_path, monkeypatch):
-    """The driver believes in another model than the workers find."""
+def test_a_workers_error_reaches_the_user(cluster, model, source, tmp_path, monkeypatch):
+    """The driver takes its model for another than the workers find."""
     monkeypatch.setattr(Encoder, "fingerprint", property(lambda self: "f" * 64))
-    told = ["encode", model, source, "-o", tmp_path / "v.parquet", "--engine", "ray", "--workers", 1]
-    ran = run(*told)
-    assert ran.code == 2 and "a worker found another model under the name" in ran.err, ran.err
+    with pytest.raises(UserError, match="a worker found another model under the name"):
+        encode_file(source, tmp_path / "v.parquet", model=model, ray=True, workers=1)
     assert not (tmp_path / "v.parquet").exists()

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.cli.job import Job, Shard, read_texts
+from twinpass.bulk.shards import Job, Shard, read_rows
+from twinpass.bulk.writers import Content, encode_rows
 from twinpass.errors import ConfigError, MissingExtra, ModelError, UserError
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from twinpass.encoder.encoder import Encoder
 
-# Read when Ray is imported or started: it sends nothing home, and leaves the terminal to us.
+# Read when Ray is imported or started: no usage statistics, and no bars of its own on the terminal.
 ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -32,21 +33,8 @@ LOCAL_STORE = 128 << 20  # bytes of shared memory for a cluster of our own: only
 class Recipe:
     """All that a worker must know to encode a shard as any other worker would."""
 
-    model: str
-    loading: Mapping[str, Any]
-    normalize: bool
-    metadata: Mapping[str, str]  # of every file of vectors, with the fingerprints of model and data
-
-    def identity(self) -> dict[str, Any]:
-        """Return what makes vectors differ: a job is taken up again only if all of it is the same."""
-        fingerprints = {name: self.metadata[name] for name in ("model_fingerprint", "data_fingerprint")}
-        computing = {name: self.loading[name] for name in ("precision", "runtime")}
-        return {**fingerprints, **computing, "normalize": self.normalize}
-
-
-def found_anywhere(model: str) -> str:
-    """Return a model's name as workers with other working folders find it."""
-    return str(Path(model).absolute()) if Path(model).is_dir() else model
+    loading: Mapping[str, Any]  # options of Encoder.load
+    content: Content
 
 
 class ShardEncoder:
@@ -57,60 +45,43 @@ class ShardEncoder:
         self._refusal: UserError | None = None
         try:
             self._encoder = _load(recipe)
-        except UserError as error:  # told with the first shard
+        except UserError as error:  # reported with the first shard
             self._refusal = error
 
     def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[str]]:
         """Encode the shards of a batch and return, as JSON, what was counted in each, or why it was refused."""
         places = zip(batch["shard"], batch["texts"], batch["vectors"], strict=True)
-        made = [self._answer(int(shard), Path(str(texts)), Path(str(to))) for shard, texts, to in places]
+        made = [self._encode(int(shard), Path(str(texts)), Path(str(to))) for shard, texts, to in places]
         return {"made": [json.dumps(one) for one in made]}
 
-    def _answer(self, number: int, source: Path, target: Path) -> dict[str, Any]:
-        """Return a mistake of the user's as an answer: raised, Ray would bury it in tracebacks of its own."""
+    def _encode(self, number: int, texts: Path, vectors: Path) -> dict[str, Any]:
+        """Return a user's error as an answer: raised, Ray would bury it in tracebacks of its own."""
         try:
             if self._refusal is not None:
                 raise self._refusal
-            return self.encode(number, source, target)
+            return {"shard": number, **encode_rows(read_rows(texts), vectors, self._encoder, self._recipe.content)}
         except UserError as error:
             return {"refusal": str(error)}
-
-    def encode(self, number: int, source: Path, target: Path) -> dict[str, int]:
-        """Encode one file of texts; the file of vectors appears whole or not at all."""
-        from twinpass.cli.vectors import writing_vectors
-
-        texts, distinct, truncated = read_texts(source), 0, 0
-        described: Any = {
-            "dimensions": self._encoder.dimensions,
-            "total": len(texts),
-            "metadata": self._recipe.metadata,
-        }
-        with writing_vectors(target, **described) as write:
-            for held, vectors, cut in self._encoder.encode_stream(texts, normalize=self._recipe.normalize):
-                distinct, truncated = distinct + len(set(held)), truncated + len(cut)
-                write(held, vectors)
-        return {"shard": number, "rows": len(texts), "distinct": distinct, "truncated": truncated}
 
 
 def _load(recipe: Recipe) -> Encoder:
     """Load the model, and make sure that it is the one which every other worker has."""
     from twinpass.encoder.encoder import Encoder
 
-    encoder = Encoder.load(recipe.model, **recipe.loading)
-    found, wanted = encoder.fingerprint, recipe.metadata["model_fingerprint"]
-    if found != wanted:
+    name, expected = (recipe.content.metadata[key] for key in ("model", "model_fingerprint"))
+    encoder = Encoder.load(name, **recipe.loading)
+    found = encoder.fingerprint
+    if found != expected:
         raise ModelError(
-            f"a worker found another model under the name {recipe.model}: its fingerprint is {found[:12]}, not "
-            f"{wanted[:12]}. Put the same files on every machine."
+            f"a worker found another model under the name {name}: its fingerprint is {found[:12]}, not "
+            f"{expected[:12]}. Put the same files on every machine."
         )
     return encoder
 
 
-def encode_shards(
-    ray: Any, job: Job, recipe: Recipe, *, workers: int | None, address: str | None
-) -> Iterator[dict[str, int]]:
+def encode_shards(job: Job, recipe: Recipe, *, workers: int | None, address: str | None) -> Iterator[dict[str, int]]:
     """Encode what is left of a job, yielding what was counted in each shard as it is finished."""
-    left = job.left()
+    ray, left = find_ray(), job.left()
     if not left:
         return
     with _cluster(ray, address, workers=workers):
@@ -123,7 +94,7 @@ def encode_shards(
 
 
 def _dataset(ray: Any, shards: Sequence[Shard], recipe: Recipe, *, workers: int | None) -> Any:
-    """Return what Ray Data is to do: one task for each shard, on a pool of actors."""
+    """Return the work as Ray Data takes it: one task for each shard, on a pool of actors."""
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
@@ -151,7 +122,7 @@ def _resources(ray: Any, *, device: str) -> tuple[dict[str, int], int]:
 @contextlib.contextmanager
 def _cluster(ray: Any, address: str | None, *, workers: int | None) -> Iterator[None]:
     """Connect to the cluster at this address, or to a new one on this machine, until the work is done."""
-    if ray.is_initialized():  # a cluster of the caller's own: used, and left as it was
+    if ray.is_initialized():  # the caller's cluster: used, and left running
         yield
         return
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
@@ -161,7 +132,7 @@ def _cluster(ray: Any, address: str | None, *, workers: int | None) -> Iterator[
             ray.init(address="local", num_cpus=workers or os.cpu_count(), **own, **quiet)
         else:
             ray.init(address=address, **quiet)
-    except Exception as error:  # Ray raises this very class where it waited in vain
+    except Exception as error:  # Ray raises Exception itself after a timeout
         ray.shutdown()
         advice = "Try again when it is less busy" if address is None else "Start one with: ray start --head"
         where = "start Ray on this machine" if address is None else f"reach a Ray cluster at {address}"
@@ -173,13 +144,13 @@ def _cluster(ray: Any, address: str | None, *, workers: int | None) -> Iterator[
 
 
 def find_ray() -> Any:
-    """Return the library, told to send nothing home."""
+    """Return the library, set up to send no usage statistics."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     try:
         import ray
         import ray.data
     except ImportError as error:
-        raise MissingExtra("--engine ray", "ray") from error
+        raise MissingExtra("--ray", "ray") from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray

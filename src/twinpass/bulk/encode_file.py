@@ -1,0 +1,274 @@
+"""encode_file: a file or folder of sentences to vectors on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twinpass.bulk.columns import Columns, Row, find_columns
+from twinpass.bulk.ray import Recipe, encode_shards, find_ray
+from twinpass.bulk.shards import Job, check_shard_folder, shard_files
+from twinpass.bulk.writers import WRITERS, Content, encode_rows
+from twinpass.display import Displayed, Grid
+from twinpass.errors import ConfigError, InputError, OutputError
+from twinpass.files import check_writable, plain
+from twinpass.progress import Advance, Log, Progress, ignore, silent
+from twinpass.provenance import provenance
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.text.corpus import Corpus
+
+# The rows of a shard on Ray: what a worker that dies loses at most takes minutes on a core, seconds on a GPU, and
+# 100 MB at 384 dimensions. Sixteen blocks of a stream, so that repeats are recognised as in a single file.
+SHARD_ROWS = 65_536
+
+
+@dataclass(frozen=True, repr=False)
+class EncodedFile(Displayed):
+    """What `encode_file` wrote, and what it was made from."""
+
+    texts: int
+    distinct: int  # encoded; repeats are recognised within a block of 4,096 texts
+    truncated: int  # longer than the model reads
+    bad_rows: int  # skipped
+    dimensions: int
+    columns: tuple[str, ...]  # carried along beside text and vector
+    seconds: float
+    texts_per_second: float  # of those that this run encoded
+    output: Path
+    files: tuple[Path, ...]
+    shards: int | None  # None for a single file
+    resumed: int  # shards that an earlier run had finished
+    provenance: Mapping[str, Any]
+
+    def grids(self) -> Sequence[Grid]:
+        """Return one table of the numbers."""
+        numbers = self.records()[0]
+        row = [f"{value:,}" for value in numbers.values()]
+        return [Grid(str(self.output), [name.replace("_", " ") for name in numbers], [row])]
+
+    def records(self) -> list[dict[str, Any]]:
+        """Return the numbers as one row."""
+        names = ("texts", "distinct", "truncated", "bad_rows", "dimensions", "seconds", "texts_per_second")
+        return [{name: getattr(self, name) for name in names}]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers and the provenance as one flat document."""
+        numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "provenance"}
+        document: dict[str, Any] = plain({**self.provenance, **numbers})
+        return document
+
+    def summary(self) -> str:
+        """Return the numbers in one line."""
+        skipped = f", {self.bad_rows:,} bad rows skipped" if self.bad_rows else ""
+        counted = f"{self.texts:,} texts ({self.distinct:,} distinct, {self.truncated:,} truncated{skipped})"
+        speed = f"{self.seconds:.1f} s, {self.texts_per_second:,.0f} texts/s"
+        return f"{counted} -> {self.output}: {self.dimensions} dimensions, {speed}"
+
+
+def encode_file(
+    source: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    *,
+    model: str | os.PathLike[str] | Encoder = "minilm",
+    columns: Sequence[str] | None = None,
+    skip_bad_rows: bool = False,
+    header: bool | None = None,
+    normalize: bool = False,
+    shard_rows: int | None = None,
+    ray: bool = False,
+    workers: int | None = None,
+    address: str | None = None,
+    pooler: str | None = None,
+    max_tokens: int | None = None,
+    precision: str = "fp32",
+    runtime: str = "torch",
+    device: str = "auto",
+    trust_pickle: bool = False,
+    trust_remote_code: bool = False,
+    progress: Progress = silent,
+    log: Log = ignore,
+) -> EncodedFile:
+    """Encode a file, folder, pattern, `-` (stdin), `docs:` or `hf:owner/name` into .npy, .parquet or .safetensors.
+
+    One float32 vector per text, in order; a row of several text columns gives its vectors one after another. Parquet
+    also holds the texts and the other columns of the source; the other formats hold vectors only. `columns`,
+    `skip_bad_rows` and `header` are those of `open_corpus`. `model` is a name, a folder or an Encoder; the options from
+    `pooler` on are those of `Encoder.load` and go with a name.
+
+    A single file appears whole or not at all. With `shard_rows` the output is a folder of files with at most that many
+    rows; when stopped, the same call resumes it. With `ray`, `workers` of the Ray cluster at `address` (default: one
+    started on this machine) encode the shards, and the output must be parquet.
+    """
+    from twinpass.text.corpus import open_corpus
+
+    target = Path(output)
+    shard_rows = _check(target, shard_rows, ray=ray, workers=workers, address=address)
+    corpus = open_corpus(source, columns=columns, skip_bad_rows=skip_bad_rows, header=header)
+    _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
+    carried = find_columns(others for _, others in corpus.records()) if target.suffix == ".parquet" else Columns()
+    for old, new in carried.renamed.items():
+        log(f"the column {old!r} of the input is called {new!r} in the output, which has a {old!r} of its own")
+    loading = {
+        "pooler": pooler,
+        "max_tokens": max_tokens,
+        "precision": precision,
+        "runtime": runtime,
+        "device": device,
+        "trust_pickle": trust_pickle,
+        "trust_remote_code": trust_remote_code,
+    }
+    encoder, loading = _open(model, loading, log)
+    reading = {"columns": columns, "skip_bad_rows": skip_bad_rows, "header": header}
+    options = {**loading, **reading, "normalize": normalize, "shard_rows": shard_rows}
+    facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
+    content = Content(normalize, _metadata(facts), carried)
+    rows = _rows(corpus, total, carried)
+    started = time.perf_counter()
+    resumed: list[dict[str, int]] = []
+    if shard_rows is None:
+        files = [target]
+        with progress("encoding", total=total) as advance:
+            counts = [encode_rows(rows, target, encoder, content, advance)]
+    else:
+        files = shard_files(target, total=total, shard_rows=shard_rows)
+        job = Job(target, total=total, shard_rows=shard_rows, identity=_identity(content, loading))
+        resumed = job.finished()
+        if resumed:
+            log(f"{len(resumed):,} of {len(files):,} shards were finished before")
+        with _working(job):
+            if ray and job.without_texts():
+                log(f"cutting the input into {len(files):,} shards ...")
+                job.write_texts(rows, carried)
+            with progress("encoding", total=total) as advance:
+                advance(sum(made["rows"] for made in resumed))
+                if ray:
+                    for made in encode_shards(job, Recipe(loading, content), workers=workers, address=address):
+                        advance(made["rows"])
+                else:
+                    _encode_here(job, rows, encoder, content, advance)
+            counts = job.finished()
+    seconds = time.perf_counter() - started
+    encoded = total - sum(made["rows"] for made in resumed)
+    return EncodedFile(
+        texts=total,
+        distinct=sum(made["distinct"] for made in counts),
+        truncated=sum(made["truncated"] for made in counts),
+        bad_rows=corpus.bad_rows,
+        dimensions=encoder.dimensions,
+        columns=tuple(carried.types),
+        seconds=round(seconds, 3),
+        texts_per_second=round(encoded / max(seconds, 1e-9), 1),
+        output=target,
+        files=tuple(files),
+        shards=None if shard_rows is None else len(files),
+        resumed=len(resumed),
+        provenance=facts,
+    )
+
+
+def _check(output: Path, shard_rows: int | None, *, ray: bool, workers: int | None, address: str | None) -> int | None:
+    """Raise now what would fail after minutes of reading; return the rows of a shard."""
+    if not ray and (workers is not None or address is not None):
+        raise ConfigError("workers and address need --ray (in Python: ray=True). Add it, or leave them out.")
+    if ray and output.suffix != ".parquet":
+        raise OutputError(f"cannot write {output}: with ray the output is a folder whose name ends in .parquet.")
+    if output.suffix not in WRITERS:
+        raise OutputError(f"cannot write {output}: expected a name that ends in {', '.join(WRITERS)}.")
+    if shard_rows is not None and shard_rows < 1:
+        raise ConfigError(f"shard_rows is {shard_rows}; expected at least 1.")
+    if ray:
+        find_ray()
+        shard_rows = shard_rows or SHARD_ROWS
+    if shard_rows is None:
+        check_writable(output)
+    else:
+        check_shard_folder(output)
+    return shard_rows
+
+
+def _open(model: str | os.PathLike[str] | Encoder, loading: dict[str, Any], log: Log) -> tuple[Encoder, dict[str, Any]]:
+    """Return the model, and the options with which a worker loads the same."""
+    from twinpass.encoder.encoder import Encoder
+
+    if isinstance(model, Encoder):
+        if given := [name for name, value in loading.items() if value not in (None, False, "fp32", "torch", "auto")]:
+            raise ConfigError(f"{given[0]} is an option of loading a model, but the model is an Encoder already.")
+        settled = {"pooler": model.pooler, "max_tokens": model.max_tokens, "precision": model.precision}
+        return model, {**loading, **settled, "runtime": model.runtime_name, "device": str(model.device)}
+    log(f"loading {model} ...")
+    return Encoder.load(model, **loading), loading
+
+
+def _metadata(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a reader of the file needs to know, as the formats take it: text to text."""
+    name = facts["model"]["name"]
+    settings = {key: facts.get("options", {}).get(key) for key in ("pooler", "max_tokens")}
+    return {
+        "twinpass": facts["twinpass"],
+        "model": str(Path(name).absolute()) if Path(name).is_dir() else name,  # as it is found from any folder
+        "model_fingerprint": facts["model"]["fingerprint"],
+        "data": facts["data"][0]["source"],
+        "data_fingerprint": facts["data"][0]["fingerprint"],
+    } | {key: str(value) for key, value in settings.items() if value is not None}
+
+
+def _identity(content: Content, loading: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what makes outputs differ: a job is resumed only if all of it is the same."""
+    fingerprints = {name: content.metadata[name] for name in ("model_fingerprint", "data_fingerprint")}
+    fingerprints["columns_fingerprint"] = content.columns.fingerprint or ""
+    computing = {name: loading[name] for name in ("precision", "runtime")}
+    return {**fingerprints, **computing, "normalize": content.normalize}
+
+
+def _rows(corpus: Corpus, total: int, columns: Columns) -> Iterator[Row]:
+    """Yield every text with the other columns of its row; raise if they are not as many as were counted."""
+    records = corpus.records() if columns.types else ((row.texts, {}) for row in corpus)
+    count = 0
+    for texts, others in records:
+        for text in texts:
+            count += 1
+            if count > total:
+                raise _changed(corpus, total, f"more than {total}")
+            yield text, columns.named(others)
+    if count < total:
+        raise _changed(corpus, total, f"only {count}")
+
+
+def _changed(corpus: Corpus, total: int, now: str) -> InputError:
+    return InputError(
+        f"{corpus.source} changed while it was read: {total} texts at first, then {now}. "
+        "Run again when nothing writes to it."
+    )
+
+
+@contextlib.contextmanager
+def _working(job: Job) -> Iterator[None]:
+    """Complete a job if nothing failed; after a failure keep what a later run can resume."""
+    job.begin()
+    try:
+        yield
+        job.complete()
+    except BaseException as error:
+        job.give_up(keep=not isinstance(error, InputError))  # of an input that changed, every shard is in doubt
+        raise
+
+
+def _encode_here(job: Job, rows: Iterator[Row], encoder: Encoder, content: Content, advance: Advance) -> None:
+    """Encode what is left of a job in this process; truncated texts are reported once, not for each shard."""
+    from twinpass.encoder.encoder import TruncationWarning
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TruncationWarning)
+        job.encode(rows, lambda own, target: encode_rows(own, target, encoder, content, advance))
+    truncated = sum(made["truncated"] for made in job.finished())
+    if truncated:
+        message = f"{truncated:,} texts are longer than {encoder.max_tokens} tokens and were truncated."
+        warnings.warn(message, TruncationWarning, stacklevel=2)

@@ -1,0 +1,192 @@
+"""A folder of shards that can be stopped and resumed: what is being made, what is done, what is left.
+
+::
+
+    vectors.parquet.unfinished/         beside the output, and renamed to it when everything is done
+      _job.json                         what is being made: model, data, options; another job is refused
+      _texts/00000.parquet              on Ray: the input, cut into shards: all that a worker needs to read
+      _finished.jsonl                   one line for each finished shard
+      vectors-00000-of-00012.parquet    a finished shard
+
+Readers of parquet folders skip names that begin with an underscore.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from twinpass.bulk.columns import Columns, Row
+from twinpass.errors import OutputError
+from twinpass.files import check_writable, explaining, replace_folder, write_json, writing
+
+JOB, FINISHED, TEXTS = "_job.json", "_finished.jsonl", "_texts"
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of vectors to make, and on Ray the file of texts to make it from."""
+
+    number: int
+    rows: int
+    texts: Path
+    vectors: Path
+
+
+class Job:
+    """A folder of shards in the making."""
+
+    def __init__(self, output: Path, *, total: int, shard_rows: int, identity: Mapping[str, Any]) -> None:
+        self.output = output.absolute()  # workers have other working folders
+        self.identity = {**identity, "texts": total, "shard_rows": shard_rows}
+        self.folder = self._find_folder()
+        self._finished = _read_notes(self.folder / FINISHED)
+        files = shard_files(output, total=total, shard_rows=shard_rows)
+        self.shards = [
+            Shard(
+                number,
+                min(shard_rows, total - number * shard_rows),
+                self.folder / TEXTS / f"{number:05d}.parquet",
+                self.folder / file.name,
+            )
+            for number, file in enumerate(files)
+        ]
+
+    def _find_folder(self) -> Path:
+        """Return the output if this job made it already, else the folder beside it where the job is made."""
+        if _read_identity(self.output) == self.identity:
+            return self.output
+        return self.output.with_name(f"{self.output.name}.unfinished")
+
+    def begin(self) -> None:
+        """Make the folder of this job, or resume what an earlier run of it left."""
+        found = _read_identity(self.folder)
+        if found is None:
+            with explaining(self.folder):
+                self.folder.mkdir(exist_ok=True)
+            write_json(self.folder / JOB, self.identity)
+        elif found != self.identity:
+            raise self._another(found)
+
+    def _another(self, found: Mapping[str, Any]) -> OutputError:
+        differing = [name for name in self.identity if found.get(name) != self.identity[name]]
+        listed = ", ".join(f"{name} {found.get(name)!r} (now {self.identity[name]!r})" for name in differing)
+        return OutputError(
+            f"{self.folder} holds the unfinished work of another job: {listed}. Finish that one with the command that "
+            "began it, delete the folder, or choose another output."
+        )
+
+    def finished(self) -> list[dict[str, int]]:
+        """Return what was counted in each shard that is done."""
+        return [self._finished[shard.number] for shard in self.shards if self._is_done(shard)]
+
+    def left(self) -> list[Shard]:
+        """Return the shards that are still to be encoded."""
+        return [shard for shard in self.shards if not self._is_done(shard)]
+
+    def _is_done(self, shard: Shard) -> bool:
+        return shard.number in self._finished and shard.vectors.exists()
+
+    def encode(self, rows: Iterator[Row], encode: Callable[[Iterable[Row], Path], dict[str, int]]) -> None:
+        """Encode what is left in this process; `encode` makes one file of some rows and returns what it counted."""
+        left = {shard.number for shard in self.left()}
+        for shard in self.shards:
+            own = islice(rows, shard.rows)
+            if shard.number in left:
+                self.note({"shard": shard.number, **encode(own, shard.vectors)})
+            else:
+                for _ in own:  # read past what is done
+                    pass
+        next(rows, None)  # reports an input that has become longer
+
+    def without_texts(self) -> list[Shard]:
+        """Return the shards that are left and whose texts are still to be written."""
+        return [shard for shard in self.left() if not shard.texts.exists()]
+
+    def write_texts(self, rows: Iterator[Row], columns: Columns) -> None:
+        """Cut the input into the files of texts that workers still need."""
+        needed = {shard.number for shard in self.without_texts()}
+        with explaining(self.folder):
+            (self.folder / TEXTS).mkdir(exist_ok=True)
+        for shard in self.shards:
+            own = list(islice(rows, shard.rows))
+            if shard.number in needed:
+                _write_rows(shard.texts, own, columns)
+        next(rows, None)
+
+    def note(self, made: dict[str, int]) -> None:
+        """Record that a shard is done; its texts are no longer needed."""
+        with explaining(self.folder), (self.folder / FINISHED).open("a", encoding="utf-8") as notes:
+            notes.write(f"\n{json.dumps(made)}\n")  # on a line of its own, even after one that a kill cut short
+        self._finished[made["shard"]] = made
+        self.shards[made["shard"]].texts.unlink(missing_ok=True)
+
+    def complete(self) -> None:
+        """Give the folder the output's name, in one step."""
+        shutil.rmtree(self.folder / TEXTS, ignore_errors=True)
+        if self.folder != self.output:
+            with explaining(self.output):
+                replace_folder(self.folder, self.output)
+
+    def give_up(self, *, keep: bool) -> None:
+        """Clean up after a failure: delete the unfinished folder, unless it is kept and holds something to resume."""
+        holds_work = self.finished() or (self.folder / TEXTS).exists()
+        if self.folder != self.output and not (keep and holds_work):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def shard_files(output: Path, *, total: int, shard_rows: int) -> list[Path]:
+    """Return the files of a sharded output: vectors-00000-of-00003.npy and so on."""
+    count = -(-total // shard_rows)
+    return [output / f"{output.stem}-{place:05d}-of-{count:05d}{output.suffix}" for place in range(count)]
+
+
+def check_shard_folder(output: Path) -> None:
+    """Raise OutputError if the output cannot be written, or is a folder that holds anything but shards."""
+    if not output.is_dir():
+        check_writable(output)
+        return
+    ours = (JOB, FINISHED)
+    strange = [path.name for path in output.iterdir() if path.suffix != output.suffix and path.name not in ours]
+    if strange:
+        raise OutputError(f"cannot replace the folder {output}: it holds {strange[0]}, which is not a shard.")
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Return the rows of one file of texts."""
+    from pyarrow import parquet
+
+    return [(row.pop("text"), row) for row in parquet.read_table(path).to_pylist()]
+
+
+def _write_rows(path: Path, rows: list[Row], columns: Columns) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    schema = pa.schema([("text", pa.string()), *columns.fields()])
+    arrays = [pa.array([text for text, _ in rows], pa.string()), *columns.arrays([others for _, others in rows])]
+    with writing(path) as aside:
+        parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), aside, compression="zstd")
+
+
+def _read_identity(folder: Path) -> dict[str, Any] | None:
+    path = folder / JOB
+    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return found
+
+
+def _read_notes(path: Path) -> dict[int, dict[str, int]]:
+    """Return what was noted of each shard, skipping a line that a kill cut short."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+        try:
+            note = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        found[note["shard"]] = note
+    return found

@@ -1,0 +1,285 @@
+"""The routes: embeddings as OpenAI's API has them, similarity, search, the index, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.responses import PlainTextResponse, Response
+from pydantic_core import to_json
+
+from twinpass.search.index import Hit
+from twinpass.service.batching import Vectors, while_connected
+from twinpass.service.errors import Refusal
+from twinpass.service.metrics import CONTENT_TYPE
+from twinpass.service.schemas import (
+    Analysis,
+    Embeddings,
+    EmbeddingsRequest,
+    IndexInfo,
+    Model,
+    Models,
+    SearchRequest,
+    SearchResults,
+    Similarity,
+    SimilarityRequest,
+    Status,
+)
+from twinpass.vectors import unit
+
+if TYPE_CHECKING:
+    from twinpass.service.app import Encoded, Service
+
+TRUNCATED = "X-Truncated-Inputs"  # how many texts were longer than the model reads
+SAMPLE, SEED, BINS = 2_000, 42, 50  # vectors that /analysis looks at: all pairs of them take well under a second
+
+
+def embeddings_router(service: Service) -> APIRouter:
+    """Return the routes below /v1: the part of OpenAI's API that embeds."""
+    router = APIRouter(prefix="/v1", tags=["OpenAI"])
+
+    @router.post("/embeddings", response_model=Embeddings, summary="Embed texts or token ids")
+    async def embeddings(request: Request, body: EmbeddingsRequest) -> Response:
+        _check_model(service, body.model)
+        if body.dimensions is not None and body.dimensions > service.dimensions:
+            message = f"dimensions is {body.dimensions}, but the model's vectors have {service.dimensions}."
+            raise Refusal(400, message, param="dimensions", code="invalid_value")
+        encoded = await while_connected(request, _encode(service, body.input), timeout=service.limits.timeout)
+        vectors = encoded.vectors
+        if body.dimensions is not None:
+            vectors = unit(vectors[:, : body.dimensions])
+        written = _base64(vectors) if body.encoding_format == "base64" else vectors.tolist()
+        data = [{"object": "embedding", "index": place, "embedding": each} for place, each in enumerate(written)]
+        return _answer(service, encoded, {"object": "list", "data": data})
+
+    @router.get("/models", response_model=Models, summary="List the served model")
+    async def models() -> Any:
+        return {"object": "list", "data": [_describe_model(service)]}
+
+    @router.get("/models/{name:path}", response_model=Model, summary="Describe the served model")
+    async def model(name: str) -> Any:
+        _check_model(service, name)
+        return _describe_model(service)
+
+    return router
+
+
+def index_router(service: Service) -> APIRouter:
+    """Return the routes that compare texts and search the index."""
+    router = APIRouter(tags=["twinpass"])
+    describing, measuring = Remembered(service, _describe_index), Remembered(service, _measure_index)
+
+    @router.post("/similarity", response_model=Similarity, summary="Compare texts by cosine")
+    async def similarity(request: Request, body: SimilarityRequest) -> Response:
+        left, right = body.sides()
+        most = service.limits.max_cosines
+        if len(left) * len(right) > most:
+            message = f"{len(left):,} x {len(right):,} cosines; at most {most:,} per request. Send fewer texts at once."
+            raise Refusal(400, message, code="too_many_cosines")
+        texts = left if right is left else [*left, *right]
+        _check_texts(service, texts, param="a" if body.sentences is None else "sentences")
+        work = service.encode_texts(texts, normalize=True)
+        encoded = await while_connected(request, work, timeout=service.limits.timeout)
+        matrix = encoded.vectors[: len(left)] @ encoded.vectors[-len(right) :].T
+        return _answer(service, encoded, {"matrix": matrix.clip(-1, 1).astype(float).round(6).tolist()})
+
+    @router.post("/search", response_model=SearchResults, summary="Search the index")
+    async def search(request: Request, body: SearchRequest) -> Response:
+        service.check_index()  # before anything is encoded
+        queries = [body.query] if isinstance(body.query, str) else body.query
+        _check_texts(service, queries, param="query")
+        work = _search(service, queries, body)
+        encoded, found = await while_connected(request, work, timeout=service.limits.timeout)
+        results = [[hit._asdict() | {"score": round(float(hit.score), 6)} for hit in hits] for hits in found]
+        return _answer(service, encoded, {"results": results})
+
+    @router.get("/index", response_model=IndexInfo, summary="Describe the index")
+    async def index() -> Any:
+        return await describing.get()
+
+    @router.get("/analysis", response_model=Analysis, summary="The geometry of the indexed corpus")
+    async def analysis() -> Any:
+        return await measuring.get()
+
+    return router
+
+
+def health_router(service: Service) -> APIRouter:
+    """Return the routes that need no key."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/health", response_model=Status, summary="Is the process alive?")
+    async def health() -> dict[str, str]:
+        return {"status": "alive"}
+
+    @router.get("/ready", response_model=Status, summary="Would a request be accepted now?")
+    async def ready() -> dict[str, str]:
+        if not service.ready:
+            reason = "stopping" if service.stopping else "queue_full"
+            raise Refusal(503, f"not ready: {reason}.", code=reason, headers={"Retry-After": "1"})
+        return {"status": "ready"}
+
+    return router
+
+
+def metrics_router(service: Service) -> APIRouter:
+    """Return the route that Prometheus reads."""
+    router = APIRouter(tags=["health"])
+    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+    @router.get("/metrics", response_class=PlainTextResponse, responses=text, summary="Prometheus metrics")
+    async def metrics() -> Response:
+        return Response(service.metrics.page(), media_type=CONTENT_TYPE)
+
+    return router
+
+
+async def _encode(service: Service, given: str | list[str] | list[int] | list[list[int]]) -> Encoded:
+    """Return the vectors of any form of input."""
+    rows: Any = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+    if isinstance(rows[0], str):
+        _check_texts(service, rows, param="input")
+        return await service.encode_texts(rows)
+    _check_ids(service, rows)
+    return await service.encode_ids(rows)
+
+
+async def _search(service: Service, queries: Sequence[str], body: SearchRequest) -> tuple[Encoded, list[list[Hit]]]:
+    encoded = await service.encode_texts(queries, normalize=True)
+
+    def search() -> list[list[Hit]]:
+        index, _ = service.fresh_index()
+        return index.search_vectors(encoded.vectors, body.k, where=body.where, min_score=body.min_score)
+
+    return encoded, await asyncio.to_thread(search)
+
+
+class Remembered:
+    """Something computed from the index in a thread, when it is first asked for and again when the index changed."""
+
+    def __init__(self, service: Service, compute: Callable[[Service], Mapping[str, Any]]) -> None:
+        self._service, self._compute = service, compute
+        self._version: object = None
+        self._found: asyncio.Task[Mapping[str, Any]] | None = None
+
+    async def get(self) -> Mapping[str, Any]:
+        """Return what was computed; requests that come meanwhile wait for the same."""
+        _, version = await asyncio.to_thread(self._service.fresh_index)
+        if self._found is None or self._version != version:
+            self._version = version
+            self._found = asyncio.create_task(asyncio.to_thread(self._compute, self._service))
+        try:
+            return await asyncio.shield(self._found)
+        except Exception:
+            self._found = None
+            raise
+
+
+def _describe_index(service: Service) -> Mapping[str, Any]:
+    """Return what clients may know of the index; its folder and history are private."""
+    index, _ = service.fresh_index()
+    with service.index_lock:
+        info = index.info()
+    shown = ("distinct", "dimensions", "kind", "columns")
+    model = {"model": info["model"]["name"], "fingerprint": info["model"]["fingerprint"]}
+    return {"count": info["rows"], **{name: info[name] for name in shown}, **model}
+
+
+def _measure_index(service: Service) -> Mapping[str, Any]:
+    """Return uniformity, spectrum and cosines of a sample of the indexed vectors."""
+    from twinpass.analysis.measure import measure_geometry
+    from twinpass.analysis.sampling import some_rows
+    from twinpass.analysis.spectrum import measure_spectrum
+
+    index, _ = service.fresh_index()
+    with service.index_lock:
+        ids = index.ids()
+        if len(ids) < 2:
+            raise Refusal(404, "the index holds fewer than two texts: there is nothing to measure.")
+        sample = index.vectors(ids[some_rows(len(ids), SAMPLE, seed=SEED)])
+    geometry, spectrum = measure_geometry(sample), measure_spectrum(sample)
+    units = unit(sample)
+    cosines = (units @ units.T)[np.triu_indices(len(units), k=1)].clip(-1, 1)
+    counts, edges = np.histogram(cosines, bins=BINS, range=(-1, 1))
+    return {
+        "uniformity": geometry.uniformity,
+        "alignment": geometry.alignment,
+        "anisotropy": geometry.anisotropy,
+        "effective_rank": spectrum.effective_rank,
+        "singular_values": spectrum.normalised.tolist(),
+        "cosines": {"edges": edges.round(6).tolist(), "counts": counts.tolist()},
+        "sample": len(sample),
+        "of": len(ids),
+    }
+
+
+def _answer(service: Service, encoded: Encoded, document: dict[str, Any]) -> Response:
+    """Return a document as JSON with model and usage, and a header that says how many texts were cut."""
+    usage = {"prompt_tokens": encoded.tokens, "total_tokens": encoded.tokens}
+    headers = {TRUNCATED: str(encoded.truncated)} if encoded.truncated else None
+    document = {**document, "model": service.name, "usage": usage}
+    content = to_json(document, inf_nan_mode="null", fallback=str)  # metadata may hold anything
+    return Response(content, media_type="application/json", headers=headers)
+
+
+def _base64(vectors: Vectors) -> list[str]:
+    return [base64.b64encode(vector.astype("<f4").tobytes()).decode("ascii") for vector in vectors]
+
+
+def _describe_model(service: Service) -> dict[str, Any]:
+    return {
+        "id": service.name,
+        "object": "model",
+        "created": service.started,
+        "owned_by": "twinpass",
+        "dimensions": service.dimensions,
+        "max_tokens": service.encoder.max_tokens,
+        "fingerprint": service.fingerprint,
+    }
+
+
+def _check_model(service: Service, name: str | None) -> None:
+    if name is not None and name not in service.names:
+        message = f"the model {name!a} does not exist here. Served: {service.name!r}."
+        raise Refusal(404, message, param="model", code="model_not_found")
+
+
+def _check_texts(service: Service, texts: Sequence[str], *, param: str) -> None:
+    """Refuse too many texts, too long ones, and lone surrogates."""
+    _check_count(service, len(texts), param=param)
+    most = service.limits.max_chars
+    for place, text in enumerate(texts):
+        if len(text) > most:
+            message = f"text {place} has {len(text):,} characters; at most {most:,} are accepted. Send it in parts."
+            raise Refusal(400, message, param=param, code="string_above_max_length")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            message = f"text {place} contains a lone surrogate, which UTF-8 cannot encode."
+            raise Refusal(400, message, param=param, code="invalid_value") from None
+
+
+def _check_count(service: Service, count: int, *, param: str) -> None:
+    most = service.limits.max_inputs
+    if count > most:
+        message = f"{count:,} inputs; at most {most:,} per request. Send them in parts."
+        raise Refusal(400, message, param=param, code="array_above_max_length")
+
+
+def _check_ids(service: Service, rows: Sequence[Sequence[int]]) -> None:
+    _check_count(service, len(rows), param="input")
+    most = service.encoder.max_tokens
+    longest, highest = max(map(len, rows)), max(map(max, rows))
+    if most is not None and longest > most:
+        message = f"{longest:,} token ids; the model reads {most:,}. Send fewer, or the text itself."
+        raise Refusal(400, message, param="input", code="array_above_max_length")
+    if highest >= service.vocabulary:
+        message = (
+            f"token id {highest} is not in the model's vocabulary of {service.vocabulary:,}. "
+            "Ids come from the model's own tokenizer; or send the text itself."
+        )
+        raise Refusal(400, message, param="input", code="invalid_value")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from twinpass.text.prose import sentences
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import open_corpus
+from twinpass.text.docs.prose import sentences
 from twinpass.workflows.demo import Demo
 from twinpass.workflows.dev import open_dev, rows_to_learn_from, split_documentation
 

@@ -6,28 +6,80 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
-# Public names and the modules that hold them; nothing heavy is imported until one is asked for.
+# Public names and their modules; a module is imported when its name is first used.
 _PUBLIC = {
     "Encoder": "twinpass.encoder.encoder",
     "Index": "twinpass.search.index",
+    "PRESETS": "twinpass.config",
     "Run": "twinpass.config",
     "SimCSE": "twinpass.simcse",
-    "open_corpus": "twinpass.text.corpus",
-    "train": "twinpass.training.loop",
     "TwinpassError": "twinpass.errors",
     "UserError": "twinpass.errors",
+    "analyze": "twinpass.analysis.analyze",
+    "compare": "twinpass.evaluation.compare",
+    "create_app": "twinpass.service.app",
+    "demo": "twinpass.workflows.demo",
+    "doctor": "twinpass.workflows.doctor",
+    "encode_file": "twinpass.bulk.encode_file",
+    "evaluate": "twinpass.evaluation.evaluate",
+    "fit": "twinpass.workflows.fit",
+    "list_recipes": "twinpass.recipes.reproduce",
+    "list_tasks": "twinpass.evaluation.tasks",
+    "open_corpus": "twinpass.text.corpus",
+    "reproduce": "twinpass.recipes.reproduce",
+    "serve": "twinpass.service.server",
+    "task_texts": "twinpass.evaluation.evaluate",
+    "train": "twinpass.workflows.train",
+    "triplets": "twinpass.text.nli",
 }
 
-__all__ = ["Encoder", "Index", "Run", "SimCSE", "TwinpassError", "UserError", "__version__", "open_corpus", "train"]
+__all__ = [
+    "PRESETS",
+    "Encoder",
+    "Index",
+    "Run",
+    "SimCSE",
+    "TwinpassError",
+    "UserError",
+    "__version__",
+    "analyze",
+    "compare",
+    "create_app",
+    "demo",
+    "doctor",
+    "encode_file",
+    "evaluate",
+    "fit",
+    "list_recipes",
+    "list_tasks",
+    "open_corpus",
+    "reproduce",
+    "serve",
+    "task_texts",
+    "train",
+    "triplets",
+]
 
 if TYPE_CHECKING:
-    from twinpass.config import Run
+    from twinpass.analysis.analyze import analyze
+    from twinpass.bulk.encode_file import encode_file
+    from twinpass.config import PRESETS, Run
     from twinpass.encoder.encoder import Encoder
     from twinpass.errors import TwinpassError, UserError
+    from twinpass.evaluation.compare import compare
+    from twinpass.evaluation.evaluate import evaluate, task_texts
+    from twinpass.evaluation.tasks import list_tasks
+    from twinpass.recipes.reproduce import list_recipes, reproduce
     from twinpass.search.index import Index
+    from twinpass.service.app import create_app
+    from twinpass.service.server import serve
     from twinpass.simcse import SimCSE
     from twinpass.text.corpus import open_corpus
-    from twinpass.training.loop import train
+    from twinpass.text.nli import triplets
+    from twinpass.workflows.demo import demo
+    from twinpass.workflows.doctor import doctor
+    from twinpass.workflows.fit import fit
+    from twinpass.workflows.train import train
 
 
 def __getattr__(name: str) -> Any:

@@ -26,7 +26,7 @@ def tryout(monkeypatch: pytest.MonkeyPatch):
 
     def register(function):
         monkeypatch.setitem(sys.modules, "twinpass.cli.tryout", SimpleNamespace(tryout=verb(function)))
-        monkeypatch.setattr(cli, "VERBS", {**cli.VERBS, "tryout": "Try."})
+        monkeypatch.setattr(cli, "VERBS", {**cli.VERBS, "tryout": cli.Verb("Try.", "demo")})
 
     return register
 

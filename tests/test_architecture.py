@@ -17,7 +17,6 @@ ROWS = [
         "log",
         "display",
         "files",
-        "positive",
         "processor",
         "progress",
         "provenance",

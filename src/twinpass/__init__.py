@@ -13,7 +13,7 @@ _PUBLIC = {
     "Run": "twinpass.config",
     "SimCSE": "twinpass.simcse",
     "open_corpus": "twinpass.text.corpus",
-    "train": "twinpass.training.loop",
+    "train": "twinpass.workflows.train",
     "TwinpassError": "twinpass.errors",
     "UserError": "twinpass.errors",
 }
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from twinpass.search.index import Index
     from twinpass.simcse import SimCSE
     from twinpass.text.corpus import open_corpus
-    from twinpass.training.loop import train
+    from twinpass.workflows.train import train
 
 
 def __getattr__(name: str) -> Any:

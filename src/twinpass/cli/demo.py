@@ -164,7 +164,7 @@ def _train_both(
         evaluate = PairRetrieval(task.pairs, source=task.source, known=found.get("base"))
         with TrainingView(console) as view_of_it:
             result = train(run, evaluate=evaluate, on_event=view_of_it.show, rows=rows, overwrite=True)
-        if not result.finished:
+        if result.interrupted:
             raise KeyboardInterrupt
         found.setdefault("base", result.before)
         found[view] = result.last

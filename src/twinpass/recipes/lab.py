@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +30,6 @@ from twinpass.recipes.store import Store, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Raw, Subject, Trained, Words
 from twinpass.text.bare import bare
 from twinpass.training.loop import train
-
-if TYPE_CHECKING:
-    from twinpass.training.baselines import BaselineRun
 
 Vectors = NDArray[np.float32]
 # Fields of a run that do not shape its weights, or by the content of its corpus, which is in the key.
@@ -132,7 +129,7 @@ class Lab:
             }
         if isinstance(subject, Baseline):
             start = self._encoder(subject) if subject.start is None else self._description(subject.start, seed)
-            run = describe(self._baseline_run(subject, seed).filled())
+            run = describe(self._baseline_run(subject, seed))
             return {
                 "run": {name: value for name, value in run.items() if name not in (*SAID_ELSEWHERE, "model")},
                 "start": start,
@@ -220,29 +217,29 @@ class Lab:
                     raise KeyboardInterrupt
                 facts = {"run": describe(run), "result": describe_result(result)}
                 self.store.finish(key, provenance(options=facts))
+                if result.interrupted:  # in the last step: the model is complete, and the next one must not start
+                    raise KeyboardInterrupt
         return folder
 
     def _baseline(self, subject: Baseline, seed: int) -> Path:
         key = self.key(subject, seed)
         folder = self.store.model(key)
         start = self._encoder(subject) if subject.start is None else str(self._start(subject.start, seed))
-        from twinpass.training.baselines import train_baseline
-
         with self.store.locked(key):
             if not self.store.is_finished(key):
-                run = dataclasses.replace(self._baseline_run(subject, seed), model=start, output=str(folder))
-                result = train_baseline(run, evaluate=self.dev, on_event=self.on_event, resume=True, overwrite=True)
+                run = self._baseline_run(subject, seed).replace(model=start, output=str(folder))
+                result = train(run, evaluate=self.dev, on_event=self.on_event, resume=True, overwrite=True)
                 if not result.finished:
                     raise KeyboardInterrupt
                 facts = {"run": describe(run), "result": describe_result(result)}
                 self.store.finish(key, provenance(options=facts))
+                if result.interrupted:  # in the last step: the model is complete, and the next one must not start
+                    raise KeyboardInterrupt
         return folder
 
-    def _baseline_run(self, subject: Baseline, seed: int) -> BaselineRun:
-        from twinpass.training.baselines import BaselineRun
-
-        run = BaselineRun(
-            baseline=subject.baseline,
+    def _baseline_run(self, subject: Baseline, seed: int) -> Run:
+        run = Run(
+            method=subject.baseline,
             data=str(self.corpora.prepare(subject.corpus)),
             skip_bad_rows=CORPORA[subject.corpus].parted,
             seed=seed,

@@ -15,7 +15,7 @@ from twinpass.registry import Registry
 from twinpass.text.captions import caption_pairs
 from twinpass.text.corpus import Row, open_corpus
 from twinpass.text.nli import NLI, sample_rows
-from twinpass.text.positives import adjoin
+from twinpass.text.views import adjoin
 
 Texts = tuple[str, ...]
 SENTENCE, PAIR, TRIPLET = ("text",), ("sent0", "sent1"), ("sent0", "sent1", "hard_neg")

@@ -20,7 +20,7 @@ from twinpass.recipes.recipe import ALL, Recipe, Row
 from twinpass.recipes.scales import CT_STEPS, Scale, runs_at, scale_run
 from twinpass.recipes.store import Busy, describe, key_of
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Subject, Trained, encoder_of
-from twinpass.training.memory import explaining_memory, memory_of
+from twinpass.training.processes import explaining_memory, memory_of
 
 
 @dataclass(frozen=True, kw_only=True)

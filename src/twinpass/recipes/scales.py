@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.errors import ConfigError
 from twinpass.recipes.subjects import BERT
 from twinpass.registry import Registry
-
-if TYPE_CHECKING:
-    from twinpass.training.baselines import BaselineRun
 
 # On a GPU: by estimate 512 triplets of BERT-base take 30 GB at once and 5 in chunks; the loss is the whole batch's.
 GPU_CHUNKED_ABOVE, GPU_CHUNK = 128, 8192
@@ -122,16 +118,16 @@ def scale_run(run: Run, scale: Scale, *, encoder: str | None, seed: int, device:
     )
 
 
-def scale_baseline(run: BaselineRun, scale: Scale) -> BaselineRun:
+def scale_baseline(run: Run, scale: Scale) -> Run:
     """Return a baseline's run as a scale has it: as many rows as SimCSE sees there, in the baseline's own batches."""
-    run = replace(run, epochs=EPOCHS.get(run.baseline, 1))
+    run = run.replace(epochs=EPOCHS.get(run.method, 1))
     if not scale.own_encoder:
-        return replace(run, steps=CT_STEPS, eval_every=CT_LOOKS) if run.baseline == "ct" else run
+        return run.replace(steps=CT_STEPS, eval_every=CT_LOOKS) if run.method == "ct" else run
     seen = (scale.steps or 1) * (scale.batch_size or 1)
-    run = replace(run, steps=max(2, seen // run.filled().batch_size))
-    if run.baseline == "infersent":
-        return replace(run, width=scale.word_vectors_width)
-    return replace(run, max_tokens=SPAN) if run.baseline == "declutr" else run
+    run = run.replace(steps=max(2, seen // run.batch_size))
+    if run.method == "infersent":
+        return run.replace(width=scale.word_vectors_width)
+    return run.replace(max_tokens=SPAN) if run.method == "declutr" else run
 
 
 def runs_at(scale: Scale, encoder: str | None) -> bool:

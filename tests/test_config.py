@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from twinpass.config import PRESETS, SUP, UNSUP, Run
+from twinpass.config import PRESETS, SUP, UNSUP, Positive, Run, read_positive
 from twinpass.errors import ConfigError
 
 
@@ -64,9 +64,9 @@ def test_an_unknown_field_gets_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("seed", "7", "seed wants a whole number and got '7'"),
+        ("seed", "7", "seed: expected a whole number, got '7'"),
         ("seed", True, "whole number"),
-        ("dropout", "high", "dropout wants a number or nothing"),
+        ("dropout", "high", "dropout: expected a number or nothing"),
         ("columns", ["a", 3], "a list of texts or nothing"),
         ("keep_duplicates", 1, "true or false"),
     ],
@@ -130,3 +130,30 @@ def test_a_run_that_is_not_text_is_explained(tmp_path) -> None:
     (tmp_path / "run.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="this is not text"):
         Run.read(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("crop:10", ("crop", 10)), ("delete-one", ("delete-one", 0)), ("next:3", ("next", 3))]
+)
+def test_a_positive_is_read_and_spoken(text: str, read: tuple[str, int]) -> None:
+    assert read_positive(text) == Positive(*read)
+    assert str(Positive(*read)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("crops:10", "Did you mean 'crop'"),
+        ("deleteone", "Did you mean 'delete-one'"),
+        ("", "Known: crop:N, delete:N, delete-one, synonym, mlm:N, next:N"),
+        ("crop", "per cent from 1 to 99 after a colon, as in crop:10; got 'crop'"),
+        ("crop:100", "from 1 to 99"),
+        ("delete:1.5", "whole number"),
+        ("mlm:-1", "whole number"),
+        ("next:0", "sentences from 1 to 999"),
+        ("synonym:3", "takes no amount"),
+    ],
+)
+def test_a_positive_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Run(positive=text).check()

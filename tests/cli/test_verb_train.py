@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
-from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
-from twinpass.cli.train import _next_steps
+from twinpass.cli.train import NAMED_OTHERWISE, RunOptions, _next_steps
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.log import Result
@@ -74,8 +73,8 @@ def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:
     done = run("train", texts, "-m", model, "-o", tmp_path / "out", "--dev", dev, "--json", "--seed", 3, *QUICK)
     document = json.loads(done.out)
     assert document["options"]["run"]["seed"] == 3
-    assert document["result"]["steps"] == 4
-    assert set(document["result"]["last"]) >= {"score", "alignment", "uniformity"}
+    assert document["steps"] == 4
+    assert set(document["last"]) >= {"score", "alignment", "uniformity"}
 
 
 def test_presets_flags_and_mistakes(run, model, texts, tmp_path) -> None:

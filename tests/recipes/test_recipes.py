@@ -9,7 +9,7 @@ from twinpass.recipes.recipe import ALL
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
 from twinpass.recipes.subjects import Baseline, Fitted, Pooled, Trained, Words, encoder_of
 from twinpass.recipes.tables import load_recipes
-from twinpass.training.baselines import BASELINES
+from twinpass.training.methods import METHODS
 
 RECIPES = load_recipes()
 NAMES = [
@@ -52,7 +52,7 @@ def test_a_row_names_what_exists(name):
                 if isinstance(each, (Trained, Baseline)):
                     assert each.corpus in CORPORA
                 if isinstance(each, Baseline):
-                    assert each.baseline in BASELINES
+                    assert each.baseline in METHODS
                 if isinstance(each, Words):
                     assert each.vectors in FILES
                 if isinstance(each, Trained):

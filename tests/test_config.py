@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
+from typing import Any
 
 import pytest
 
-from twinpass.config import PRESETS, SUP, UNSUP, Positive, Run, read_positive
+from twinpass.config import METHOD_DEFAULTS, PRESETS, SUP, UNSUP, Positive, Run, read_positive
 from twinpass.errors import ConfigError
 
 
@@ -157,3 +159,59 @@ def test_a_positive_is_read_and_spoken(text: str, read: tuple[str, int]) -> None
 def test_a_positive_that_makes_no_sense_is_refused(text: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Run(positive=text).check()
+
+
+def test_a_misspelt_field_gets_a_suggestion_in_the_constructor_too() -> None:
+    with pytest.raises(ConfigError, match=r"a run has no field 'temprature'. Did you mean 'temperature'"):
+        Run(temprature=0.1)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"no method named 'simsce'. Did you mean 'simcse'"):
+        Run(method="simsce")
+
+
+def test_a_run_prints_only_what_differs_from_the_defaults() -> None:
+    assert repr(Run()) == "Run()"
+    assert repr(Run(seed=3, data="a.txt", temperature=0.05)) == "Run(data='a.txt', seed=3)"
+    assert repr(Run(method="ct", batch_size=16, epochs=2)) == "Run(method='ct', epochs=2)"
+
+
+def test_fields_that_are_not_given_follow_the_method() -> None:
+    ct, sbert = Run(method="ct"), Run(method="sbert")
+    assert (ct.batch_size, ct.learning_rate, ct.max_tokens, ct.pooler, ct.clip) == (16, 1e-5, 75, "avg", None)
+    assert (sbert.columns, sbert.warmup, sbert.weight_decay) == (("premise", "hypothesis", "label"), 0.1, 0.01)
+    assert Run(method="ct", batch_size=64).batch_size == 64
+    assert ct.replace(method="sbert") == sbert
+    assert Run(method="ct", max_tokens=9).replace(method="sbert").max_tokens == 9
+    for name, its in METHOD_DEFAULTS.items():
+        run = Run(method=name).check()
+        assert Run.from_json(run.to_json()) == run and pickle.loads(pickle.dumps(run)).replace(seed=1).seed == 1
+        assert {**its.fields}.items() <= dataclasses.asdict(run).items()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"method": "ct", "temperature": 0.1}, r"ct does not use temperature; got 0.1. Leave it out"),
+        ({"method": "is-bert", "chunk_tokens": 40}, "is-bert does not use chunk_tokens"),
+        ({"method": "infersent", "precision": "bf16"}, "infersent does not use precision"),
+        ({"width": 9}, r"simcse does not use width; got 9. Leave it out \(it is for: infersent\)"),
+    ],
+)
+def test_what_a_method_cannot_use_is_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Run(**fields).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "pooler"),
+    [
+        ("unsup-bert-base", "bert-base-uncased", "cls_mlp_train"),
+        ("unsup-bert-large", "bert-large-uncased", "cls_mlp_train"),
+        ("unsup-roberta-base", "roberta-base", "cls_mlp_train"),
+        ("unsup-roberta-large", "roberta-large", "cls_mlp_train"),
+        ("sup-base", "bert-base-uncased", "cls_mlp"),
+        ("sup-large", "bert-large-uncased", "cls_mlp"),
+    ],
+)
+def test_presets_name_their_model_and_pooler(name: str, model: str, pooler: str) -> None:
+    assert (PRESETS[name].model, PRESETS[name].pooler) == (model, pooler)
+    assert Run().model == "minilm" and Run().pooler is None

@@ -130,6 +130,23 @@ def test_a_stopped_row_goes_on_where_it_was(lab, subject):
     assert not (lab.store.model(lab.key(subject, 5)) / "checkpoints").exists()
 
 
+@pytest.mark.parametrize("subject", [unsupervised(), Baseline(baseline="sbert", corpus="nli-labelled")])
+def test_ctrl_c_in_the_last_step_of_a_row_stops_the_others(lab, subject):
+    """The row is finished, and the next one must not start."""
+
+    def interrupt(event):
+        if type(event).__name__ == "Stepped" and event.step == event.steps:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGINT)
+
+    stopped = Lab(**{**vars_of(lab), "on_event": interrupt})
+    with pytest.raises(KeyboardInterrupt):
+        stopped.model(subject, 5)
+    assert lab.store.is_finished(lab.key(subject, 5))
+
+
 def test_a_key_says_all_that_shapes_the_weights(lab):
     keys = {
         lab.key(unsupervised(), 1),

@@ -437,3 +437,36 @@ def test_blank_lines_are_skipped_where_the_run_says_so(models, tmp_path) -> None
     with pytest.raises(InputError, match=r"documents.txt:6: blank line"):
         train(run)
     assert train(run.replace(skip_bad_rows=True)).finished
+
+
+@pytest.mark.parametrize("name", ["ct", "sbert", "declutr"])
+def test_chunks_change_nothing_but_memory(name, models, tmp_path) -> None:
+    """Without dropout the gradient is the same, however the batch is encoded."""
+    vectors = []
+    for chunk in (None, 40):
+        fields = {} if name == "ct" else {"dropout": 0.0}
+        run = run_for(name, models, tmp_path / str(chunk), chunk_tokens=chunk, **fields)
+        vectors.append(Encoder.load(train(run, rows=rows_for(name)).output).encode(SENTENCES))
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-4)
+
+
+@pytest.mark.bf16
+@pytest.mark.parametrize("name", ["ct", "sbert", "is-bert", "declutr"])
+def test_mixed_precision_trains(name, models, tmp_path) -> None:
+    run = run_for(name, models, tmp_path / "out", precision="bf16", steps=2)
+    assert math.isfinite(train(run, rows=rows_for(name)).loss or math.nan)
+
+
+def test_sentences_per_second_counts_texts_through_an_encoder(models, tiny, tmp_path, monkeypatch) -> None:
+    """A second a step: 2 anchors of CT with 8 candidates each make 18; 8 sentences of SimCSE in two passes make 16."""
+    for run, rows, texts in (
+        (run_for("ct", models, tmp_path / "ct"), rows_for("ct"), 18),
+        (run_for("sbert", models, tmp_path / "sbert"), rows_for("sbert"), 32),
+        (Run(model=str(tiny), output=str(tmp_path / "simcse"), steps=3, batch_size=8), SENTENCES, 16),
+    ):
+        events: list[Any] = []
+        seconds = iter(range(1000))
+        with monkeypatch.context() as patch:
+            patch.setattr("twinpass.training.loop.time.monotonic", lambda seconds=seconds: float(next(seconds)))
+            train(run, rows=rows, on_event=events.append)
+        assert next(event for event in events if isinstance(event, Stepped)).sentences_per_second == texts

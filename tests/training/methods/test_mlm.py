@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -181,3 +182,43 @@ def test_a_masked_lm_is_asked_only_about_the_rows_that_are_trained_on(masked, mo
     assert data_module.count_rows(rows) == 40
     assert data_module.find_rows(rows, [30, 3])[1].startswith(f"row 30: {texts[30]} | ")
     assert asked[3:] == [texts[3], texts[30]]
+
+
+@pytest.fixture
+def pickled_below(masked: Path, tmp_path: Path) -> Path:
+    """The model with a head as sentence-transformers of old kept it: a pickle, in a folder below."""
+    folder = tmp_path / "below"
+    model = BertForMaskedLM.from_pretrained(masked)
+    (folder / "0_BERT").mkdir(parents=True)
+    (folder / "1_Pooling").mkdir()
+    model.config.save_pretrained(folder / "0_BERT")
+    make_tokenizer().save_pretrained(folder / "0_BERT")
+    torch.save(model.state_dict(), folder / "0_BERT" / "pytorch_model.bin")
+    kinds = [("0", "0_BERT", "Transformer"), ("1", "1_Pooling", "Pooling")]
+    modules = [{"idx": int(n), "name": n, "path": p, "type": f"sentence_transformers.models.{t}"} for n, p, t in kinds]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+    return folder
+
+
+def test_a_head_is_loaded_from_a_pickle_in_a_folder_below(pickled_below, masked, recwarn) -> None:
+    encoder = Encoder.load(pickled_below, device="cpu", trust_pickle=True)
+    mlm = MaskedLanguageModel.load(encoder, rate=0.1, seed=0, trust_pickle=True)
+    assert not [warning for warning in recwarn if "head" in str(warning.message)]
+    reference = BertForMaskedLM.from_pretrained(masked)
+    assert torch.equal(
+        mlm.head.cls.predictions.transform.dense.weight, reference.cls.predictions.transform.dense.weight
+    )
+
+
+def test_other_weights_in_a_folder_below_are_another_masked_word_model(pickled_below) -> None:
+    run, cpu = Run(trust_pickle=True), torch.device("cpu")
+    before = masked_words("mlm:15", 15, run, str(pickled_below), cpu)
+    first = before.fingerprint()
+    assert len(before.open()([Place("the cat sat on a mat today", (), np.random.default_rng(1))])) == 1
+    weights = pickled_below / "0_BERT" / "pytorch_model.bin"
+    state = torch.load(weights)
+    state["bert.embeddings.word_embeddings.weight"][7] += 1
+    torch.save(state, weights)
+    assert masked_words("mlm:15", 15, run, str(pickled_below), cpu).fingerprint() != first

@@ -15,6 +15,7 @@ from tests.training.tiny_runs import make_sentences
 
 from twinpass import equations
 from twinpass.config import POSITIVES, Run
+from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.files import sha256
 from twinpass.log import Started, Stepped
@@ -169,3 +170,14 @@ def test_a_preset_without_supervision_takes_positives(make_run) -> None:
 def test_a_model_without_a_head_cannot_replace_words(make_run, tiny) -> None:
     with pytest.raises(ModelError, match="no masked-language-model head"):
         train(make_run(positive="mlm:15"), rows=make_sentences(20))
+
+
+@pytest.mark.parametrize(("kind", "pooler"), [("sup", "cls_pretrained"), ("unsup", "cls")])
+def test_a_released_checkpoint_keeps_its_own_pooler(make_run, tiny, monkeypatch, kind: str, pooler: str) -> None:
+    """The authors' checkpoints are bare transformers; how they pool is known by their name."""
+    name = f"princeton-nlp/{kind}-simcse-bert-base-uncased"
+    with monkeypatch.context() as patch:
+        for module in ("encoder.encoder", "training.methods.simcse"):
+            patch.setattr(f"twinpass.{module}.find_folder", lambda *_, **__: tiny)
+        result = train(make_run(model=name, steps=1), rows=make_sentences(9))
+    assert Run.read(result.output / "run.json").pooler == pooler == Encoder.load(result.output).pooler

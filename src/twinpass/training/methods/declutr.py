@@ -9,7 +9,7 @@ tokens of the anchors is added to the contrastive loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ SHORTEST = 16  # a span has at least this part of the longest: 32 of 512 tokens
 TEMPERATURE = 0.05
 MLM_RATE = 0.15
 
+T = TypeVar("T")
 Document = list[list[list[int]]]  # anchors, each with its positives, each the token ids of a span
 
 
@@ -84,8 +85,9 @@ class Declutr(Method):
         spans = self.draw(examples, random)
         loss = self.contrast(spans)
         self.propagate(loss)
-        anchors = [ids for document in self._own(spans) for ids, *_ in document]
-        mlm_loss = self.mlm.backward(anchors, random, weight=1.0, processes=self.processes)
+        masked = [[self.mlm.corrupt(ids, random) for ids, *_ in document] for document in spans]
+        anchors = [anchor for document in self._own(masked) for anchor in document]
+        mlm_loss = self.mlm.propagate(anchors, weight=1.0, processes=self.processes)
         texts = len(examples) * self.texts_per_example
         return Outcome(float(loss.detach()) + mlm_loss, texts, negatives=self.negatives, mlm_loss=mlm_loss)
 
@@ -109,7 +111,7 @@ class Declutr(Method):
         groups = every.reshape(ANCHORS * len(documents), 1 + POSITIVES, -1)
         return nt_xent(groups[:, 0], groups[:, 1:].mean(dim=1))
 
-    def _own(self, documents: Sequence[Document]) -> list[Document]:
+    def _own(self, documents: Sequence[T]) -> list[T]:
         return [documents[place] for place in self.processes.share(np.arange(len(documents)))]
 
     def _bare_ids(self, texts: Any) -> list[list[int]]:

@@ -128,9 +128,12 @@ class MaskedLanguageModel(nn.Module):
     def backward(
         self, ids: Sequence[Any], random: np.random.Generator, *, weight: float, processes: Processes
     ) -> float:
+        """Mask tokens of sentences and propagate weight times the loss; return it."""
+        return self.propagate([self.corrupt(each, random) for each in ids], weight=weight, processes=processes)
+
+    def propagate(self, corrupted: Sequence[Corrupted], *, weight: float, processes: Processes) -> float:
         """Propagate weight times the mean loss over all processes' masked tokens, chunk by chunk; return it."""
         accelerator = processes.accelerator
-        corrupted = [self.corrupt(sentence, random) for sentence in ids]
         hidden = processes.total(sum(int((c.labels != IGNORED).sum()) for c in corrupted))
         total = 0.0
         for chunk in cut_chunks([c.ids for c in corrupted], [self.encoder] * len(corrupted)):

@@ -192,25 +192,13 @@ def restore_optimizer(
 
 def random_tensors(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return every process's generators under the names they have in a checkpoint."""
-    return {
-        name: state for rank, own in enumerate(states) for name, state in with_prefix(f"random.{rank}", own).items()
-    }
+    return {f"random.{rank}.{name}": state for rank, own in enumerate(states) for name, state in own.items()}
 
 
 def random_states(tensors: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]:
     """Return one process's generators from a checkpoint."""
-    return without_prefix(f"random.{rank}", tensors)
-
-
-def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors with a prefix added to their names."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names have a prefix, without it."""
-    start = f"{prefix}."
-    return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
+    start = f"random.{rank}."
+    return {name.removeprefix(start): state for name, state in tensors.items() if name.startswith(start)}
 
 
 def _remove_replaced(output: Path, progress: Progress) -> None:

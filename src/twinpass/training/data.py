@@ -63,12 +63,17 @@ class Sentences:
     def __iter__(self) -> Iterator[Row]:
         return (Row((text,), None, row.where) for row in self.rows for text in row.texts)
 
+    @property
+    def bad_rows(self) -> int:
+        """Number of rows that the last full pass skipped."""
+        return int(getattr(self.rows, "bad_rows", 0))
+
     def fingerprint(self) -> str:
         """Return a SHA-256 of the content."""
         return self.rows.fingerprint()
 
 
-class LabelledPairs:
+class LabelledPairs(Sentences):
     """Rows of premise, hypothesis and label as rows of two texts; `classes` holds the labels in order."""
 
     width = 2
@@ -79,8 +84,7 @@ class LabelledPairs:
                 f"{rows.source} has {rows.width} text column(s); expected premise, hypothesis and label. Name them "
                 "with columns."
             )
-        self.rows = rows
-        self.source = rows.source
+        super().__init__(rows)
         self.classes = np.fromiter(map(_class_of, rows), np.int64)
         if len(found := Counter(self.classes.tolist())) < 2:
             only = LABELS[next(iter(found))]
@@ -88,10 +92,6 @@ class LabelledPairs:
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(row.texts[:2], None, row.where) for row in self.rows)
-
-    def fingerprint(self) -> str:
-        """Return a SHA-256 of the content."""
-        return self.rows.fingerprint()
 
 
 def _class_of(row: Row) -> int:

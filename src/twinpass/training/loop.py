@@ -334,7 +334,8 @@ class Record:
             # Nothing that an evaluation draws at random changes the training.
             with keeping_states(self.parts.method.device):
                 scored[name] = as_scores(self.evaluator(candidate.encode))  # type: ignore[misc]
-        return max(scored.items(), key=lambda item: _rank(item[1]["score"]))
+        # NaN is below all other scores.
+        return max(scored.items(), key=lambda item: (not math.isnan(item[1]["score"]), item[1]["score"]))
 
     def _state(self) -> dict[str, Any]:
         """Return what a checkpoint holds besides the models: the optimizer's states and the heads' weights."""
@@ -342,8 +343,3 @@ class Record:
         heads = tuple(f"{name}." for name in parts.method.heads)
         weights = {name: parameter.detach() for parameter, name in parts.names.items() if name.startswith(heads)}
         return checkpoint.optimizer_tensors(parts.optimizer, parts.names) | weights
-
-
-def _rank(score: float) -> float:
-    """Return a score to compare by: NaN is below all others."""
-    return -math.inf if math.isnan(score) else score

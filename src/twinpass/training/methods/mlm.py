@@ -110,8 +110,8 @@ class MaskedLanguageModel(nn.Module):
         if any(not key.startswith(f"{base}.") for key in report["missing_keys"]):
             if not may_be_fresh:
                 raise ModelError(
-                    f"{encoder.name} has no masked-language-model head, so it cannot guess words. Choose a model that "
-                    "has one."
+                    f"{encoder.name} has no masked-language-model head, so it cannot say which word fits. Choose a "
+                    "model that has one."
                 )
             warnings.warn(f"{encoder.name} has no masked-language-model head; a new one is trained.", stacklevel=2)
         return cls._over(encoder, head, rate=rate)

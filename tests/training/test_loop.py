@@ -102,7 +102,7 @@ def test_the_best_by_dev_is_kept_and_the_log_tells_all(make_run) -> None:
     assert [line["step"] for line in lines if line["event"] == "stepped"] == [1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in lines if line["event"] == "evaluated"] == [0, 2, 4, 6]
     card = (result.output / "README.md").read_text()
-    assert "0.9000" in card and "made up for this test" in card and "the data in memory" in card
+    assert "| 0.900 |" in card and "made up for this test" in card and "the data in memory" in card
     for folder in (result.output, result.output / "checkpoints/step-00000006"):
         assert Run.read(folder / "run.json").check().view == "dropout"
 

@@ -92,7 +92,7 @@ def train(
         result = run_training(
             run, on_event=view.show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
         )
-    console.log(_next_steps(result))
+    console.log(_next_steps(result, run.method))
     console.show(result, **provenance(options={"run": run, "preset": preset}))
     if result.interrupted:
         raise typer.Exit(130)
@@ -108,14 +108,16 @@ def _settings(run: Run, preset: str | None) -> str:
     )
 
 
-def _next_steps(result: Result) -> str:
+def _next_steps(result: Result, method: str = "simcse") -> str:
     if not result.finished:
         return f"stopped at step {result.steps}. {result.advice}"
+    output = result.output
+    trials = [f'similarity {output} "a sentence" "another sentence"', f"encode {output} sentences.txt -o vectors.npy"]
+    if method == "infersent":  # not a transformer
+        trials = [f"evaluate {output}"]
     return (
-        f"{_nothing_gained(result)}{result.advice} Its card is {result.output / 'README.md'}, "
-        f"its report {result.output / 'report.html'}. Try it:\n"
-        f'  twinpass similarity {result.output} "a sentence" "another sentence"\n'
-        f"  twinpass encode {result.output} sentences.txt -o vectors.npy"
+        f"{_nothing_gained(result)}{result.advice} Its card is {output / 'README.md'}, its report "
+        f"{output / 'report.html'}. Try it:" + "".join(f"\n  twinpass {trial}" for trial in trials)
     )
 
 

@@ -9,8 +9,9 @@ import torch
 
 from twinpass import __version__
 from twinpass.config import Run
+from twinpass.display import to_markdown
 from twinpass.files import writing
-from twinpass.log import Result, Scores
+from twinpass.log import Result
 from twinpass.training.setup import Parts
 
 _PATTERN = """---
@@ -24,7 +25,7 @@ tags: [sentence-embeddings, {method}, twinpass]
 A sentence encoder ({dimensions} dimensions, pooler `{pooler}`) trained from `{model}` with {title}{view}.
 
 ```python
-{usage}
+{opened}("{output}").encode(["A sentence.", "Another one."])
 ```
 
 ## Data
@@ -46,14 +47,8 @@ All settings are in `run.json`; those that differ from the defaults:
 
 twinpass {twinpass}, torch {torch}, transformers {transformers}, Python {python}, {threads} threads on {device}.
 """
-_USAGE = {
-    "encoder": """from twinpass import Encoder
-
-vectors = Encoder.load("{output}").encode(["A sentence.", "Another one."])""",
-    "lstm": """from twinpass.encoder.any_model import open_model
-
-vectors = open_model("{output}").encode(["A sentence.", "Another one."])""",
-}
+_OPENED = "from twinpass import Encoder\n\nvectors = Encoder.load"
+_OPENED_LSTM = "from twinpass.encoder.any_model import open_model\n\nvectors = open_model"
 
 
 def write_card(parts: Parts, result: Result) -> None:
@@ -70,7 +65,8 @@ def write_card(parts: Parts, result: Result) -> None:
         title=method.title,
         view=f", {view}" if run.method == "simcse" else "",
         model=run.model,
-        usage=_USAGE["lstm" if is_lstm else "encoder"].format(output=result.output),
+        opened=_OPENED_LSTM if is_lstm else _OPENED,
+        output=result.output,
         rows=method.examples,
         source=method.rows.source,
         fingerprint=parts.progress.data_fingerprint,
@@ -96,18 +92,8 @@ def write_card(parts: Parts, result: Result) -> None:
 def _score_table(result: Result) -> str:
     if not result.last:
         return "The model was not evaluated in training."
-    lines = [f"Protocol: {result.protocol}\n"] if result.protocol else []
-    lines += ["| | before | best | last |", "|---|---|---|---|"]
-    lines += [f"| {name} | {_cells(name, result)} |" for name in result.last]
-    lines += [f"\nThe best was at step {result.best_step} and is the one kept here."] if result.best_step else []
-    return "\n".join(lines)
-
-
-def _cells(name: str, result: Result) -> str:
-    def cell(scores: Scores) -> str:
-        return f"{scores[name]:.4f}" if name in scores else "-"
-
-    return " | ".join(cell(scores) for scores in (result.before, result.best, result.last))
+    kept = f"The best was at step {result.best_step} and is the one kept here." if result.best_step else ""
+    return f"{to_markdown(result.grids())}\n{kept}".rstrip()
 
 
 def _changes(run: Run) -> str:

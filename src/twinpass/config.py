@@ -99,8 +99,8 @@ class Run:
 
     method: str = _option(
         "simcse",
-        "What is trained, and what it expects: "
-        + "; ".join(f"{n}: {m.reads}" for n, m in METHOD_DEFAULTS.items())
+        "What to train, with the text it expects: "
+        + ", ".join(f"{name} ({its.reads})" for name, its in METHOD_DEFAULTS.items())
         + ".",
     )
 

@@ -159,15 +159,14 @@ def test_a_header_of_unknown_names_can_be_told(run, model, tmp_path) -> None:
 
 def test_help_says_what_each_method_expects(run) -> None:
     shown = " ".join(run("train", "--help").out.split())
-    for words in ("ct: sentences", "sbert: premise, hypothesis, label", "infersent", "declutr", "is-bert", "--dev"):
+    for words in ("ct (sentences)", "sbert (premise, hypothesis, label)", "infersent", "declutr", "is-bert", "--dev"):
         assert words in shown.replace("│ │ ", ""), words
 
 
 def test_the_first_line_says_which_defaults_apply(run, model, texts, tmp_path) -> None:
     done = run("train", texts, "-m", model, "-o", tmp_path / "own", *QUICK)
     assert done.err.splitlines()[0] == (
-        f"settings: the defaults of simcse and your options; model {model}, pooler by model and data, batch size 4, "
-        "learning rate 3e-05, 4 steps"
+        f"settings: the defaults of simcse and your options; model {model}, batch size 4, learning rate 3e-05, 4 steps"
     )
     done = run("train", texts, "-m", model, "-o", tmp_path / "preset", "--preset", "unsup-bert-base", *QUICK)
     assert done.err.startswith(

@@ -101,10 +101,11 @@ def train(
 def _settings(run: Run, preset: str | None) -> str:
     """Return the first line: which defaults apply, and the main settings."""
     whose = f"the preset {preset}" if preset is not None else f"the defaults of {run.method}"
+    pooler = "" if run.pooler is None else f", pooler {run.pooler}"
     length = f"{run.steps} steps" if run.steps is not None else f"{run.epochs} epoch{'s' if run.epochs > 1 else ''}"
     return (
-        f"settings: {whose} and your options; model {run.model}, pooler {run.pooler or 'by model and data'}, "
-        f"batch size {run.batch_size}, learning rate {run.learning_rate:g}, {length}"
+        f"settings: {whose} and your options; model {run.model}{pooler}, batch size {run.batch_size}, learning rate "
+        f"{run.learning_rate:g}, {length}"
     )
 
 

@@ -354,6 +354,7 @@ def test_labels_come_in_the_spellings_of_the_releases(models, tmp_path) -> None:
         ("sbert", [("a", "b", "neutral"), ("c", "d", "neutral")], {}, "every pair .* is labelled neutral"),
         ("infersent", SENTENCES, {}, "has 1 text column.s.; expected premise, hypothesis and label"),
         ("infersent", make_labelled(6), {"pooler": "avg"}, "infersent does not use pooler; got 'avg'"),
+        ("infersent", make_labelled(6), {"model": "minilm"}, "infersent starts from word vectors. Name their file"),
         ("ct", SENTENCES, {"batch_size": 12}, "multiple of 8; got 12"),
         ("ct", SENTENCES, {"width": 9}, r"ct does not use width; got 9. Leave it out \(it is for: infersent\)"),
         ("ct", None, {}, "ct learns from sentences"),

@@ -59,6 +59,8 @@ class InferSent(Method):
     @classmethod
     def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
         """Read premise, hypothesis and label."""
+        if run.model == Run().model:
+            raise ConfigError("infersent starts from word vectors. Name their file with -m (in Python: model=...).")
         return run, LabelledPairs(rows)
 
     def make_optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:

@@ -10,19 +10,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "twinpass"
 # From left to right; a room imports only rooms of an earlier row, and itself.
 ROWS = [
-    {
-        "equations",
-        "registry",
-        "errors",
-        "log",
-        "display",
-        "files",
-        "positive",
-        "processor",
-        "progress",
-        "provenance",
-        "vectors",
-    },
+    {"equations", "registry", "errors", "log", "display", "files", "processor", "progress", "provenance", "vectors"},
     {"config"},
     {"text"},
     {"encoder"},

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
+from typing import Any
 
 import pytest
 
-from twinpass.config import PRESETS, SUP, UNSUP, Run
+from twinpass.config import METHOD_DEFAULTS, PRESETS, SUP, UNSUP, Positive, Run, read_positive
 from twinpass.errors import ConfigError
 
 
@@ -64,9 +66,9 @@ def test_an_unknown_field_gets_a_suggestion() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("seed", "7", "seed wants a whole number and got '7'"),
+        ("seed", "7", "seed: expected a whole number, got '7'"),
         ("seed", True, "whole number"),
-        ("dropout", "high", "dropout wants a number or nothing"),
+        ("dropout", "high", "dropout: expected a number or nothing"),
         ("columns", ["a", 3], "a list of texts or nothing"),
         ("keep_duplicates", 1, "true or false"),
     ],
@@ -130,3 +132,86 @@ def test_a_run_that_is_not_text_is_explained(tmp_path) -> None:
     (tmp_path / "run.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="this is not text"):
         Run.read(tmp_path / "run.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"), [("crop:10", ("crop", 10)), ("delete-one", ("delete-one", 0)), ("next:3", ("next", 3))]
+)
+def test_a_positive_is_read_and_spoken(text: str, read: tuple[str, int]) -> None:
+    assert read_positive(text) == Positive(*read)
+    assert str(Positive(*read)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("crops:10", "Did you mean 'crop'"),
+        ("deleteone", "Did you mean 'delete-one'"),
+        ("", "Known: crop:N, delete:N, delete-one, synonym, mlm:N, next:N"),
+        ("crop", "per cent from 1 to 99 after a colon, as in crop:10; got 'crop'"),
+        ("crop:100", "from 1 to 99"),
+        ("delete:1.5", "whole number"),
+        ("mlm:-1", "whole number"),
+        ("next:0", "sentences from 1 to 999"),
+        ("synonym:3", "takes no amount"),
+    ],
+)
+def test_a_positive_that_makes_no_sense_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Run(positive=text).check()
+
+
+def test_a_misspelt_field_gets_a_suggestion_in_the_constructor_too() -> None:
+    with pytest.raises(ConfigError, match=r"a run has no field 'temprature'. Did you mean 'temperature'"):
+        Run(temprature=0.1)  # type: ignore[call-arg]
+    with pytest.raises(ConfigError, match=r"no method named 'simsce'. Did you mean 'simcse'"):
+        Run(method="simsce")
+
+
+def test_a_run_prints_only_what_differs_from_the_defaults() -> None:
+    assert repr(Run()) == "Run()"
+    assert repr(Run(seed=3, data="a.txt", temperature=0.05)) == "Run(data='a.txt', seed=3)"
+    assert repr(Run(method="ct", batch_size=16, epochs=2)) == "Run(method='ct', epochs=2)"
+
+
+def test_fields_that_are_not_given_follow_the_method() -> None:
+    ct, sbert = Run(method="ct"), Run(method="sbert")
+    assert (ct.batch_size, ct.learning_rate, ct.max_tokens, ct.pooler, ct.clip) == (16, 1e-5, 75, "avg", None)
+    assert (sbert.columns, sbert.warmup, sbert.weight_decay) == (("premise", "hypothesis", "label"), 0.1, 0.01)
+    assert Run(method="ct", batch_size=64).batch_size == 64
+    assert ct.replace(method="sbert") == sbert
+    assert Run(method="ct", max_tokens=9).replace(method="sbert").max_tokens == 9
+    for name, its in METHOD_DEFAULTS.items():
+        run = Run(method=name).check()
+        assert Run.from_json(run.to_json()) == run and pickle.loads(pickle.dumps(run)).replace(seed=1).seed == 1
+        assert {**its.fields}.items() <= dataclasses.asdict(run).items()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"method": "ct", "temperature": 0.1}, r"ct does not use temperature; got 0.1. Leave it out"),
+        ({"method": "is-bert", "chunk_tokens": 40}, "is-bert does not use chunk_tokens"),
+        ({"method": "infersent", "precision": "bf16"}, "infersent does not use precision"),
+        ({"width": 9}, r"simcse does not use width; got 9. Leave it out \(it is for: infersent\)"),
+    ],
+)
+def test_what_a_method_cannot_use_is_refused(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Run(**fields).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "pooler"),
+    [
+        ("unsup-bert-base", "bert-base-uncased", "cls_mlp_train"),
+        ("unsup-bert-large", "bert-large-uncased", "cls_mlp_train"),
+        ("unsup-roberta-base", "roberta-base", "cls_mlp_train"),
+        ("unsup-roberta-large", "roberta-large", "cls_mlp_train"),
+        ("sup-base", "bert-base-uncased", "cls_mlp"),
+        ("sup-large", "bert-large-uncased", "cls_mlp"),
+    ],
+)
+def test_presets_name_their_model_and_pooler(name: str, model: str, pooler: str) -> None:
+    assert (PRESETS[name].model, PRESETS[name].pooler) == (model, pooler)
+    assert Run().model == "minilm" and Run().pooler is None

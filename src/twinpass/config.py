@@ -1,39 +1,119 @@
-"""Run: one frozen description of a training run, and the paper's own settings as values of it.
+"""Run: one frozen description of a training run, whatever its method, and the paper's own settings as values of it.
 
 The command line's flags are derived from the fields below, so a new option is added here and nowhere else.
 Each field's metadata holds `help` (one line), `source` (the table or section its default comes from) and,
-where the values are few, `choices`.
+where the values are few, `choices`. A field that is not given takes its method's default: see METHOD_DEFAULTS.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import re
 import types
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 from twinpass.errors import ConfigError
-from twinpass.positive import read_positive
 from twinpass.registry import Registry, suggest
+
+
+class MethodDefaults(NamedTuple):
+    """What the command line says about a method, and the run settings that are its own.
+
+    They stand here and not in the method's file, which imports torch: a Run and `--help` need no torch.
+    """
+
+    reads: str  # the rows it expects
+    fields: Mapping[str, Any]  # the defaults that differ from SimCSE's
+    unused: frozenset[str]  # fields that mean nothing to it
+
+
+# What only SimCSE uses.
+_SIMCSE = frozenset(
+    [
+        "view",
+        "positive",
+        "wordnet",
+        "share_dropout_mask",
+        "dual_encoder",
+        "similarity",
+        "temperature",
+        "hard_negative_weight",
+        "mlm_weight",
+        "mlm_rate",
+        "keep_duplicates",
+    ]
+)
+_OTHERS = _SIMCSE | {"width"}
+_LABELLED = ("premise", "hypothesis", "label")
+METHOD_DEFAULTS: dict[str, MethodDefaults] = {
+    "simcse": MethodDefaults("one, two or three text columns", {}, frozenset({"width"})),
+    # Carlsson et al., 2021. The rate has a schedule of its own, and dropout is off.
+    "ct": MethodDefaults(
+        "sentences",
+        {"batch_size": 16, "learning_rate": 1e-5, "max_tokens": 75, "pooler": "avg", "clip": None},
+        _OTHERS | {"warmup", "weight_decay", "dropout"},
+    ),
+    # Reimers and Gurevych, 2019, and the authors' library.
+    "sbert": MethodDefaults(
+        "premise, hypothesis, label",
+        {"batch_size": 16, "learning_rate": 2e-5, "max_tokens": 128, "pooler": "avg", "columns": _LABELLED}
+        | {"warmup": 0.1, "weight_decay": 0.01},
+        _OTHERS,
+    ),
+    # Zhang et al., 2020, and the authors' code.
+    "is-bert": MethodDefaults(
+        "sentences",
+        {"batch_size": 32, "learning_rate": 2e-5, "max_tokens": 128, "pooler": "avg"}
+        | {"warmup": 0.1, "weight_decay": 0.01},
+        _OTHERS | {"chunk_tokens"},
+    ),
+    # Giorgi et al., 2021; max_tokens is the longest span.
+    "declutr": MethodDefaults(
+        "documents, or their lines in order",
+        {"batch_size": 16, "learning_rate": 5e-5, "max_tokens": 512, "pooler": "avg"}
+        | {"warmup": 0.1, "weight_decay": 0.1},
+        _OTHERS,
+    ),
+    # Conneau et al., 2017. The paper cuts no sentence, and 512 words cut next to none.
+    "infersent": MethodDefaults(
+        "premise, hypothesis, label; -m names a file of word vectors",
+        {"batch_size": 64, "learning_rate": 0.1, "max_tokens": 512, "columns": _LABELLED, "width": 2048}
+        | {"clip": 5.0, "eval_every": None},
+        _SIMCSE | {"warmup", "weight_decay", "dropout", "pooler", "chunk_tokens", "grad_checkpointing", "precision"},
+    ),
+}
 
 
 def _option(default: Any, help: str, *, source: str = "", choices: tuple[str, ...] = ()) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, "source": source, "choices": choices})
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Run:
     """Everything that decides what a training run computes; equal runs give equal weights."""
+
+    method: str = _option(
+        "simcse",
+        "What to train, with the text it expects: "
+        + ", ".join(f"{name} ({its.reads})" for name, its in METHOD_DEFAULTS.items())
+        + ".",
+    )
 
     # What is read, and where the model goes.
     data: str = _option("", "Training text: a file, folder, glob, '-' or 'docs:'.")
     columns: tuple[str, ...] | None = _option(None, "The text columns, by name or position.")
-    header: bool | None = _option(None, "Whether a table's first row names its columns; by default it is seen.")
-    skip_bad_rows: bool = _option(False, "Leave unreadable rows out instead of stopping at the first.")
-    model: str = _option("minilm", "The model to start from: 'minilm', a folder or a cached hub name.")
-    output: str = _option("", "The folder that receives the model, its log and its checkpoints.")
+    header: bool | None = _option(None, "Whether a table's first row names its columns; detected by default.")
+    skip_bad_rows: bool = _option(False, "Skip unreadable rows instead of stopping at the first.")
+    model: str = _option("minilm", "The model to start from: 'minilm', a folder or a hub name.")
+    output: str = _option("", "The folder for the model, its log and its checkpoints.")
+    dev: str | None = _option(
+        None, "Score while training: scored pairs (STS-B's layout, csv, jsonl), pairs to retrieve, or docs:."
+    )
     trust_pickle: bool = _option(False, "Load weights stored as a pickle, which can run code.")
     trust_remote_code: bool = _option(False, "Run model code that comes with the checkpoint.")
 
@@ -50,58 +130,62 @@ class Run:
         "next sentences, next:1 or next:3.",
         source="Tables 1 and 2",
     )
-    wordnet: str | None = _option(None, "The folder of WordNet's files, for synonyms; by default it is looked for.")
-    share_dropout_mask: bool = _option(False, "One pass used as both views: the row 'fixed 0.1'.", source="Table 3")
+    wordnet: str | None = _option(None, "The folder of WordNet's files, for synonyms; searched for by default.")
+    share_dropout_mask: bool = _option(False, "Use one pass as both views: the row 'fixed 0.1'.", source="Table 3")
     dropout: float | None = _option(None, "Dropout rate; by default the model's own (0.1).", source="Table 3")
     pooler: str | None = _option(
         None,
         "How token states become one vector; by default the model's own, or else cls_mlp_train for single "
-        "sentences and cls_mlp for pairs and triplets.",
+        "sentences and cls_mlp for pairs and triplets (other methods: avg).",
         source="Table 6",
     )
     dual_encoder: bool = _option(False, "A second encoder for the positives (and hard negatives).", source="Table 2")
-    max_tokens: int = _option(32, "Sentences are cut at this many tokens in training.", source="the authors' code")
+    max_tokens: int = _option(32, "Truncate texts to this many tokens in training.", source="the authors' code")
+    width: int | None = _option(None, "Units of infersent's LSTM in each direction (2048).")
 
     # What is minimised.
     similarity: str = _option("cosine", "How vectors are compared.", source="Table D.1", choices=("cosine", "dot"))
-    temperature: float = _option(0.05, "Divides the cosine; the dot product goes without.", source="Table D.1")
+    temperature: float = _option(0.05, "Divides the cosine; not used with the dot product.", source="Table D.1")
     hard_negative_weight: float = _option(
         1.0, "Eq. 8's alpha: how much a row's own hard negative counts.", source="Table 7"
     )
-    mlm_weight: float = _option(0.0, "Weight of the masked-language-model loss (0: none).", source="Table D.2")
-    mlm_rate: float = _option(0.15, "Share of the tokens that loss hides.", source="the authors' code")
+    mlm_weight: float = _option(0.0, "Weight of the masked-language-model loss; 0 turns it off.", source="Table D.2")
+    mlm_rate: float = _option(0.15, "Share of the tokens that this loss masks.", source="the authors' code")
     keep_duplicates: bool = _option(False, "Let exact duplicates within a batch count as negatives of each other.")
 
     # How it is minimised.
-    batch_size: int = _option(64, "Rows in the loss, over all processes together.", source="Table A.1")
-    learning_rate: float = _option(3e-5, "AdamW's peak rate; it falls linearly to 0.", source="Table A.1")
+    batch_size: int = _option(64, "Rows per step, over all processes (ct: pairs, 8 to an anchor).", source="Table A.1")
+    learning_rate: float = _option(3e-5, "Peak learning rate; it falls to 0 (linearly, for most).", source="Table A.1")
     epochs: int = _option(1, "Passes over the data.", source="Appendix A")
     steps: int | None = _option(None, "Stop after this many steps instead of counting epochs.")
-    warmup: float = _option(0.0, "Share of the steps over which the rate first rises.", source="the authors' code")
+    warmup: float = _option(0.0, "Share of the steps over which the rate rises first.", source="the authors' code")
     weight_decay: float = _option(0.0, "AdamW's weight decay.", source="the authors' code")
-    clip: float = _option(1.0, "Largest allowed norm of the gradient.", source="the authors' code")
-    seed: int = _option(42, "Decides order, dropout and fresh layers.", source="the authors' code")
+    clip: float | None = _option(1.0, "Clip the gradient to this norm (ct: off).", source="the authors' code")
+    seed: int = _option(42, "Seed of the order, dropout and new layers.", source="the authors' code")
 
     # What it runs on.
     device: str = _option("auto", "Where to compute: auto, cpu, cuda or mps.")
-    precision: str = _option("fp32", "Arithmetic of the encoder's passes.", choices=("fp32", "bf16", "fp16"))
+    precision: str = _option("fp32", "Number format of the encoder's passes.", choices=("fp32", "bf16", "fp16"))
     chunk_tokens: int | None = _option(
-        None, "Bounds memory: encode the batch in chunks of this many tokens and replay them for the gradient."
+        None, "Bound memory: encode the batch in chunks of this many tokens, and again for the gradient."
     )
     grad_checkpointing: bool = _option(False, "Recompute activations layer by layer to save memory.")
 
-    # How often it is looked at.
-    eval_every: int = _option(250, "Steps between evaluations on the dev set.", source="Appendix A")
+    # How often it is evaluated and saved.
+    eval_every: int | None = _option(
+        250, "Steps between evaluations on the dev set (infersent: an epoch).", source="Appendix A"
+    )
     save_every: int = _option(250, "Steps between checkpoints.", source="Appendix A")
     track_geometry: int | None = _option(
-        None, "Log alignment and uniformity on the dev set every so many steps (the paper: 10).", source="Figure 2"
+        None, "Log alignment and uniformity on the dev set every N steps (the paper: 10).", source="Figure 2"
     )
     patience: int | None = _option(None, "Stop after this many evaluations without a better score.")
     tensorboard: bool = _option(False, "Also write the log for TensorBoard, under OUTPUT/tensorboard.")
 
     def check(self) -> Run:
-        """Return the run itself, or raise ConfigError for a value or combination that makes no sense."""
+        """Return the run itself, or raise ConfigError for a value or combination that is not possible."""
         _check_types(self)
+        _check_method(self)
         _check_values(self)
         _check_combinations(self)
         return self
@@ -112,14 +196,18 @@ class Run:
 
     @classmethod
     def from_json(cls, document: str) -> Run:
-        """Read a run back from JSON; fields left out take their defaults, unknown ones are refused."""
+        """Read a run back from JSON; missing fields take their defaults, unknown ones are refused."""
         try:
             fields = json.loads(document)
         except json.JSONDecodeError as error:
-            raise ConfigError(f"a run is a JSON object, and this is not JSON: {error}.") from error
+            raise ConfigError(f"expected a run as a JSON object, and this is not JSON: {error}.") from error
         if not isinstance(fields, dict):
-            raise ConfigError(f"a run is a JSON object, not a {type(fields).__name__}.")
-        return cls._from_fields(fields)
+            raise ConfigError(f"expected a run as a JSON object, got a {type(fields).__name__}.")
+        if isinstance(fields.get("columns"), list):
+            fields["columns"] = tuple(fields["columns"])
+        run = cls(**fields)
+        _check_types(run)
+        return run
 
     @classmethod
     def read(cls, path: str | Path) -> Run:
@@ -129,74 +217,109 @@ class Run:
         except OSError as error:
             raise ConfigError(f"cannot read a run from {path}: {error.strerror}.") from error
         except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: a run is a JSON object, and this is not text.") from error
+            raise ConfigError(f"{path}: expected a run as a JSON object, and this is not text.") from error
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from error
 
     def replace(self, **changes: Any) -> Run:
-        """Return a copy with other values; an unknown field is refused with a suggestion."""
-        known = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Run._from_fields(known | changes)
-
-    @classmethod
-    def _from_fields(cls, fields: dict[str, Any]) -> Run:
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in fields:
-            if name not in known:
-                raise ConfigError(f"a run has no field {name!r}.{suggest(name, known)} Known: {', '.join(known)}.")
-        if isinstance(fields.get("columns"), list):
-            fields = fields | {"columns": tuple(fields["columns"])}
-        run = cls(**fields)
+        """Return a copy with other values; what was never given follows the method's defaults."""
+        given = {name: getattr(self, name) for name in vars(self)["_given"]}
+        run = Run(**(given | changes))
         _check_types(run)
         return run
 
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The fields whose values differ from the defaults of the method."""
+        usual = Run(method=self.method)
+        every = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in every.items() if value != getattr(usual, name)}
+
+    def __repr__(self) -> str:
+        method = {} if self.method == "simcse" else {"method": self.method}
+        return f"Run({', '.join(f'{name}={value!r}' for name, value in (method | self.changes).items())})"
+
+
+_assign_fields = Run.__init__
+
+
+@functools.wraps(_assign_fields)
+def _init(self: Run, **given: Any) -> None:
+    """Refuse unknown fields with a suggestion, and give the others their method's defaults."""
+    known = [field.name for field in dataclasses.fields(Run)]
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"a run has no field {name!r}.{suggest(name, known)} Known: {', '.join(known)}.")
+    method = given.get("method", "simcse")
+    if method not in METHOD_DEFAULTS:
+        names = ", ".join(METHOD_DEFAULTS)
+        raise ConfigError(f"no method named {method!r}.{suggest(str(method), METHOD_DEFAULTS)} Known: {names}.")
+    _assign_fields(self, **({**METHOD_DEFAULTS[method].fields} | given))
+    object.__setattr__(self, "_given", tuple(given))
+
+
+Run.__init__ = _init  # type: ignore[method-assign]
+
 
 def _check_types(run: Run) -> None:
-    for name, wanted in get_type_hints(Run).items():
-        value = getattr(run, name)
-        if not _is(value, wanted):
-            raise ConfigError(f"{name} wants {_spoken(wanted)} and got {value!r}.")
+    hints = get_type_hints(Run)
+    for field in dataclasses.fields(Run):
+        value, expected = getattr(run, field.name), hints[field.name]
+        if not _is(value, expected):
+            raise ConfigError(f"{field.name}: expected {_in_words(expected)}, got {value!r}.")
 
 
-def _is(value: object, wanted: Any) -> bool:
-    if get_origin(wanted) in (Union, types.UnionType):
-        return any(_is(value, part) for part in get_args(wanted))
-    if get_origin(wanted) is tuple:
+def _is(value: object, expected: Any) -> bool:
+    if get_origin(expected) in (Union, types.UnionType):
+        return any(_is(value, part) for part in get_args(expected))
+    if get_origin(expected) is tuple:
         return isinstance(value, tuple) and all(isinstance(part, str) for part in value)
-    if wanted is float:
+    if expected is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if wanted is int:
+    if expected is int:
         return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, wanted)
+    return isinstance(value, expected)
 
 
-def _spoken(wanted: Any) -> str:
+def _in_words(expected: Any) -> str:
     names = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false"}
-    parts = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
-    spoken = ["nothing" if part is type(None) else names.get(part.__name__, "a list of texts") for part in parts]
-    return " or ".join(spoken)
+    parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else (expected,)
+    return " or ".join(
+        "nothing" if part is type(None) else names.get(part.__name__, "a list of texts") for part in parts
+    )
+
+
+def _check_method(run: Run) -> None:
+    usual = Run(method=run.method)
+    for name in METHOD_DEFAULTS[run.method].unused:
+        users = ", ".join(method for method, its in METHOD_DEFAULTS.items() if name not in its.unused)
+        _require(
+            getattr(run, name) == getattr(usual, name),
+            f"{run.method} does not use {name}; got {getattr(run, name)!r}. Leave it out (it is for: {users}).",
+        )
 
 
 def _check_values(run: Run) -> None:
     for field in dataclasses.fields(run):
         choices, value = field.metadata["choices"], getattr(run, field.name)
         if choices and value not in choices:
-            raise ConfigError(f"{field.name} is one of {', '.join(choices)}; got {value!r}.")
+            raise ConfigError(f"{field.name} must be one of {', '.join(choices)}; got {value!r}.")
     for name in ("temperature", "hard_negative_weight", "learning_rate", "clip"):
-        _require(getattr(run, name) > 0, f"{name} must be above 0; got {getattr(run, name)}.")
-    counts = ("batch_size", "epochs", "steps", "eval_every", "save_every", "patience", "chunk_tokens")
+        value = getattr(run, name)
+        _require(value is None or value > 0, f"{name} must be above 0; got {value}.")
+    counts = ("batch_size", "epochs", "steps", "eval_every", "save_every", "patience", "chunk_tokens", "width")
     for name in (*counts, "track_geometry"):
         value = getattr(run, name)
         _require(value is None or value >= 1, f"{name} must be 1 or more; got {value}.")
     for name in ("mlm_weight", "weight_decay", "seed"):
         _require(getattr(run, name) >= 0, f"{name} must not be negative; got {getattr(run, name)}.")
-    _require(run.dropout is None or 0 <= run.dropout < 1, f"dropout lies in [0, 1); got {run.dropout}.")
-    _require(0 < run.mlm_rate < 1, f"mlm_rate lies between 0 and 1; got {run.mlm_rate}.")
+    _require(run.dropout is None or 0 <= run.dropout < 1, f"dropout must be in [0, 1); got {run.dropout}.")
+    _require(0 < run.mlm_rate < 1, f"mlm_rate must be between 0 and 1; got {run.mlm_rate}.")
     _require(0 <= run.warmup < 1, f"warmup is a share of the steps, in [0, 1); got {run.warmup}.")
-    _require(run.max_tokens >= 3, f"max_tokens must leave room for a word, so 3 or more; got {run.max_tokens}.")
+    _require(run.max_tokens >= 3, f"max_tokens must be 3 or more, to hold a word; got {run.max_tokens}.")
     _require(run.seed < 2**31, f"seed must be below 2^31; got {run.seed}.")
     _require(
-        run.batch_size >= 2 or run.view in ("auto", "triplets"),
+        run.batch_size >= 2 or run.method != "simcse" or run.view in ("auto", "triplets"),
         "batch_size must be 2 or more: the other rows of a batch are a row's negatives.",
     )
 
@@ -206,7 +329,7 @@ def _check_combinations(run: Run) -> None:
         read_positive(run.positive)
         _require(
             run.view != "triplets" and not run.share_dropout_mask,
-            "positive makes pairs of single sentences, so it goes with neither the triplets view nor "
+            "positive makes pairs of single sentences, so it cannot be combined with the triplets view or "
             "share_dropout_mask. Drop one.",
         )
     _require(
@@ -215,7 +338,7 @@ def _check_combinations(run: Run) -> None:
     )
     _require(
         not (run.share_dropout_mask and run.dual_encoder),
-        "share_dropout_mask needs one encoder for both views, and dual_encoder asks for two. Drop one.",
+        "share_dropout_mask needs one encoder for both views, and dual_encoder makes two. Drop one.",
     )
     _require(
         run.hard_negative_weight == 1.0 or run.view in ("auto", "triplets"),
@@ -223,8 +346,8 @@ def _check_combinations(run: Run) -> None:
     )
     _require(
         run.similarity == "cosine" or run.temperature in (0.05, 1.0),
-        f"the dot product has no temperature (Table D.1), and this run asks for {run.temperature}. "
-        "Leave temperature out, or use the cosine.",
+        f"the dot product has no temperature (Table D.1); got {run.temperature}. Leave temperature out, or use the "
+        "cosine.",
     )
 
 
@@ -233,14 +356,58 @@ def _require(condition: bool, message: str) -> None:
         raise ConfigError(message)
 
 
-UNSUP = Run(view="dropout", batch_size=64, learning_rate=3e-5, epochs=1)
-SUP = Run(view="triplets", batch_size=512, learning_rate=5e-5, epochs=3)
+class Positive(NamedTuple):
+    """A way of making positives: its kind, and how much of it (0 where there is no amount)."""
 
-# The six columns of Table A.1; one epoch without and three with supervision (Appendix A).
+    kind: str
+    amount: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.amount}" if self.amount else self.kind
+
+
+_PERCENT, _COUNT = range(1, 100), range(1, 1000)
+# How `positive` is spelt: the kinds, each with the amounts that may follow the colon (None: no colon either).
+POSITIVES: dict[str, range | None] = {
+    "crop": _PERCENT,
+    "delete": _PERCENT,
+    "delete-one": None,
+    "synonym": None,
+    "mlm": _PERCENT,
+    "next": _COUNT,
+}
+
+
+def read_positive(text: str) -> Positive:
+    """Read `crop:10`, `delete-one` and so on, or raise ConfigError with a suggestion."""
+    kind, colon, amount = text.partition(":")
+    if kind not in POSITIVES:
+        known = ", ".join(f"{name}:N" if amounts else name for name, amounts in POSITIVES.items())
+        raise ConfigError(f"no positive named {text!r}.{suggest(kind, POSITIVES)} Known: {known}.")
+    amounts = POSITIVES[kind]
+    if amounts is None:
+        if colon:
+            raise ConfigError(f"positive {kind!r} takes no amount; got {text!r}. Write {kind}.")
+        return Positive(kind, 0)
+    if not re.fullmatch("[0-9]{1,3}", amount) or int(amount) not in amounts:
+        what, example = ("sentences", 3) if kind == "next" else ("per cent", 10)
+        raise ConfigError(
+            f"positive {kind!r} expects a whole number of {what} from {amounts[0]} to {amounts[-1]} after a colon, "
+            f"as in {kind}:{example}; got {text!r}."
+        )
+    return Positive(kind, int(amount))
+
+
+# The six columns of Table A.1; one epoch without and three with supervision (Appendix A). The MLP over [CLS] is
+# dropped after training without supervision and kept with it (section 6.3).
+UNSUP = Run(
+    view="dropout", model="bert-base-uncased", pooler="cls_mlp_train", batch_size=64, learning_rate=3e-5, epochs=1
+)
+SUP = Run(view="triplets", model="bert-base-uncased", pooler="cls_mlp", batch_size=512, learning_rate=5e-5, epochs=3)
 PRESETS: Registry[Run] = Registry("preset")
 PRESETS.add("unsup-bert-base", UNSUP)
-PRESETS.add("unsup-bert-large", UNSUP.replace(batch_size=64, learning_rate=1e-5))
-PRESETS.add("unsup-roberta-base", UNSUP.replace(batch_size=512, learning_rate=1e-5))
-PRESETS.add("unsup-roberta-large", UNSUP.replace(batch_size=512, learning_rate=3e-5))
+PRESETS.add("unsup-bert-large", UNSUP.replace(model="bert-large-uncased", batch_size=64, learning_rate=1e-5))
+PRESETS.add("unsup-roberta-base", UNSUP.replace(model="roberta-base", batch_size=512, learning_rate=1e-5))
+PRESETS.add("unsup-roberta-large", UNSUP.replace(model="roberta-large", batch_size=512, learning_rate=3e-5))
 PRESETS.add("sup-base", SUP)
-PRESETS.add("sup-large", SUP.replace(batch_size=512, learning_rate=1e-5))
+PRESETS.add("sup-large", SUP.replace(model="bert-large-uncased", batch_size=512, learning_rate=1e-5))

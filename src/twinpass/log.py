@@ -1,13 +1,14 @@
-"""The log of a training run: its events, the file they are written to, and how it is read back."""
+"""The log of a training run: its events, the file they are written to and read from, and the result at the end."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from twinpass.display import Displayed, Grid
 from twinpass.errors import InputError, MissingExtra
 from twinpass.files import explaining, plain
 
@@ -18,14 +19,16 @@ Scores = dict[str, float]
 class Started:
     """The data is read and the first step is next."""
 
-    view: str
-    why: str  # why this view was chosen
+    method: str
+    objective: str  # what is trained, in one line
+    view: str  # of SimCSE: dropout, pairs or triplets; otherwise empty
+    why: str  # why this objective was chosen
     pooler: str
     rows: int
     steps: int
     first_step: int  # above 0 when a run is resumed
     epochs: float
-    batch_size: int  # rows a step really sees
+    batch_size: int  # examples in a step: rows, or a method's documents
     processes: int
     parameters: int
     lexical_overlap: float | None
@@ -43,15 +46,15 @@ class Stepped:
     mlm_loss: float | None
     learning_rate: float
     gradient_norm: float
-    negatives: float  # per anchor, false ones not counted
-    masked: int  # false negatives left out in this batch
-    sentences_per_second: float
+    negatives: float  # per anchor, without the false ones
+    masked: int  # false negatives masked in this batch
+    sentences_per_second: float  # texts through an encoder per second of training
     seconds_left: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
-    """The model was scored; step 0 is before training."""
+    """The model was evaluated; step 0 is before training."""
 
     step: int
     score: float
@@ -61,7 +64,7 @@ class Evaluated:
 
 @dataclass(frozen=True, kw_only=True)
 class Tracked:
-    """Where the dev set's vectors lie, for Figure 2; step 0 is before training."""
+    """Alignment and uniformity of the dev set's vectors, for Figure 2; step 0 is before training."""
 
     step: int
     alignment: float
@@ -89,33 +92,48 @@ Event = Started | Stepped | Evaluated | Tracked | Saved | Stopped
 OnEvent = Callable[[Event], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
-    """What a run came to."""
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Result(Displayed):
+    """The outcome of a run; its table shows the dev scores before, at the best step and at the last."""
 
     output: Path
     reason: str  # finished, early stop, interrupted
     steps: int
     loss: float | None  # of the last step taken
+    kept: str = "encoder"  # which of the method's models is in the output folder
     before: Scores = field(default_factory=dict)
     best: Scores = field(default_factory=dict)
     last: Scores = field(default_factory=dict)
     best_step: int | None = None
-    masked: int = 0  # false negatives left out in all
+    masked: int = 0  # false negatives masked in all
     seconds: float = 0.0
-    sentences_per_second: float = 0.0
+    sentences_per_second: float = 0.0  # texts through an encoder per second of training
+    interrupted: bool = False  # a signal asked to stop; in the very last step the model is complete all the same
+    protocol: str = ""  # what the score means
     advice: str = ""
 
     @property
     def finished(self) -> bool:
-        """Tell whether the model stands in the output folder."""
+        """Whether the model is in the output folder."""
         return self.reason != "interrupted"
+
+    def grids(self) -> Sequence[Grid]:
+        """Return the table of scores; a sentence where nothing was scored."""
+        if not self.last:
+            loss = "" if self.loss is None else f", last loss {self.loss:.4f}"
+            return [
+                Grid(f"{self.steps} steps in {self.seconds:.0f} s{loss}; no dev set, so nothing was scored", (), ())
+            ]
+        columns = ("score", "before", f"best (step {self.best_step})", f"last (step {self.steps})")
+        stages = (self.before, self.best, self.last)
+        rows = [(name, *(f"{each[name]:.3f}" if name in each else "-" for each in stages)) for name in self.last]
+        return [Grid(self.protocol, columns, rows)]
 
 
 FILE = "log.jsonl"
 
 
-class Journal:
+class LogWriter:
     """Appends events to OUTPUT/log.jsonl and, if asked, to TensorBoard's files."""
 
     def __init__(self, folder: Path, *, length: int, tensorboard: bool = False) -> None:
@@ -167,29 +185,28 @@ def _open_board(folder: Path) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class RunLog:
-    """The log of a run as curves over steps."""
+    """The log of a run, as curves over steps."""
 
     name: str
     loss: list[tuple[int, float]] = field(default_factory=list)
-    dev: list[tuple[int, Scores]] = field(default_factory=list)
+    dev: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     geometry: list[tuple[int, float, float]] = field(default_factory=list)  # step, alignment, uniformity
 
 
 def has_log(folder: str | Path) -> bool:
-    """Tell whether this is the output folder of a run."""
+    """Return whether this is the output folder of a run."""
     return (Path(folder) / FILE).is_file()
 
 
 def read_log(folder: str | Path) -> RunLog:
     """Read the log of a run's output folder."""
     log = RunLog(name=str(folder))
-    for event in _events(Path(folder) / FILE):
+    for event in _read_events(Path(folder) / FILE):
         kind, step = event.get("event"), int(event.get("step", 0))
         if kind == _kind(Stepped) and event.get("loss") is not None:
             log.loss.append((step, float(event["loss"])))
         elif kind == _kind(Evaluated):
-            scores = {name: float(value) for name, value in event["scores"].items() if value is not None}
-            log.dev.append((step, scores))
+            log.dev.append((step, {name: float(value) for name, value in event["scores"].items() if value is not None}))
         elif kind == _kind(Tracked):
             log.geometry.append((step, float(event["alignment"]), float(event["uniformity"])))
     return log
@@ -200,7 +217,7 @@ def _kind(event: type[Event]) -> str:
     return event.__name__.lower()
 
 
-def _events(path: Path) -> Iterator[Mapping[str, Any]]:
+def _read_events(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with path.open(encoding="utf-8") as stream:
             for number, line in enumerate(stream, start=1):

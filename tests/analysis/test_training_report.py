@@ -78,7 +78,7 @@ def test_tracking_needs_a_dev_set(tiny: Path, tmp_path: Path) -> None:
     run = make_run(tiny, tmp_path / "none", track_geometry=2)
     with pytest.raises(ConfigError, match="no dev set"):
         train(run, rows=SENTENCES)
-    with pytest.raises(ConfigError, match="one that tells score"):
+    with pytest.raises(ConfigError, match="one that gives score"):
         train(run, rows=SENTENCES, evaluate=lambda encode: 1.0, overwrite=True)
     with pytest.raises(ConfigError, match="track_geometry must be 1 or more"):
         run.replace(track_geometry=0).check()

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
-from twinpass.cli.run_options import NAMED_OTHERWISE, RunOptions
-from twinpass.cli.train import _next_steps
+from twinpass.cli.train import NAMED_OTHERWISE, RunOptions, _next_steps
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.log import Result
@@ -74,8 +73,8 @@ def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:
     done = run("train", texts, "-m", model, "-o", tmp_path / "out", "--dev", dev, "--json", "--seed", 3, *QUICK)
     document = json.loads(done.out)
     assert document["options"]["run"]["seed"] == 3
-    assert document["result"]["steps"] == 4
-    assert set(document["result"]["last"]) >= {"score", "alignment", "uniformity"}
+    assert document["steps"] == 4
+    assert set(document["last"]) >= {"score", "alignment", "uniformity"}
 
 
 def test_presets_flags_and_mistakes(run, model, texts, tmp_path) -> None:
@@ -156,3 +155,78 @@ def test_a_header_of_unknown_names_can_be_told(run, model, tmp_path) -> None:
     for flag, rows in (("--header", len(WORDS) - 1), ("--no-header", len(WORDS))):
         done = run("train", table, "-m", model, "-o", tmp_path / flag, flag, *QUICK)
         assert done.code == 0 and f"{rows} rows" in done.err
+
+
+def test_help_says_what_each_method_expects(run) -> None:
+    shown = " ".join(run("train", "--help").out.split())
+    for words in ("ct (sentences)", "sbert (premise, hypothesis, label)", "infersent", "declutr", "is-bert", "--dev"):
+        assert words in shown.replace("│ │ ", ""), words
+
+
+def test_the_first_line_says_which_defaults_apply(run, model, texts, tmp_path) -> None:
+    done = run("train", texts, "-m", model, "-o", tmp_path / "own", *QUICK)
+    assert done.err.splitlines()[0] == (
+        f"settings: the defaults of simcse and your options; model {model}, batch size 4, learning rate 3e-05, 4 steps"
+    )
+    done = run("train", texts, "-m", model, "-o", tmp_path / "preset", "--preset", "unsup-bert-base", *QUICK)
+    assert done.err.startswith(
+        f"settings: the preset unsup-bert-base and your options; model {model}, pooler cls_mlp_tr"
+    )
+    triplets = tmp_path / "triplets.tsv"
+    triplets.write_text("".join(f"{a} {b}\t{b} {a}\t{a} {a}\n" for a, b in itertools.pairwise(WORDS)))
+    done = run("train", triplets, "-m", model, "-o", tmp_path / "three", "--steps", 1, "--device", "cpu")
+    assert "the defaults of simcse" in done.err and "batch size 64, learning rate 3e-05" in done.err
+    assert Run.read(tmp_path / "three" / "run.json").batch_size == 64
+
+
+def test_a_preset_brings_its_model_and_an_explicit_one_goes_before_it(run, model, texts, tmp_path) -> None:
+    """Without -m the preset's own model is asked for; here there is none of that name."""
+    done = run("train", texts, "-o", tmp_path / "out", "--preset", "unsup-roberta-large", *QUICK)
+    assert "model roberta-large, pooler cls_mlp_train" in done.err
+    done = run("train", texts, "-m", model, "--pooler", "avg", "-o", tmp_path / "b", "--preset", "sup-base")
+    assert f"model {model}, pooler avg, batch size 512" in done.err
+
+
+KILLED = """
+import os, signal
+from twinpass import log
+
+write = log.LogWriter.write
+
+def write_and_die(self, event):
+    write(self, event)
+    if isinstance(event, log.Stepped) and event.step == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+log.LogWriter.write = write_and_die
+from twinpass.cli.main import main
+main()
+"""
+
+
+@pytest.mark.parametrize("method", ["ct", "sbert"])
+def test_another_method_killed_and_resumed_ends_with_the_same_bytes(run, model, dev, tmp_path, method: str) -> None:
+    data = tmp_path / "data.tsv"
+    labels = itertools.cycle(("entailment", "neutral", "contradiction"))
+    if method == "sbert":
+        rows = [
+            f"{a} {b}\t{b} {c}\t{label}" for a, b, c, label in zip(WORDS, WORDS[1:], WORDS[2:], labels, strict=False)
+        ]
+        data.write_text("\n".join(["premise\thypothesis\tlabel", *rows]) + "\n")
+    else:
+        data = data.with_suffix(".txt")
+        data.write_text("".join(f"{a} {b}\n" for a, b in itertools.pairwise(WORDS)))
+    options = ("--method", method, "-m", model, "--dev", dev, "--steps", 8, "--save-every", 3, "--eval-every", 2)
+    options = (*options, "--device", "cpu", "--lr", "1e-3")
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    done = run("train", data, "-o", whole, *options)
+    assert done.code == 0, done.err
+    command = [sys.executable, "-c", KILLED, "train", str(data), "-o", str(killed), *map(str, options)]
+    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    assert not (killed / "model.safetensors").exists() and (killed / "checkpoints/step-00000003").is_dir()
+    done = run("train", data, "-o", killed, "--resume", *options)
+    assert done.code == 0, done.err
+    assert "steps 3 to 8" in done.err
+    for name in ("model.safetensors", "checkpoints/step-00000008/trainer.safetensors"):
+        assert (whole / name).read_bytes() == (killed / name).read_bytes()
+    assert Encoder.load(killed, device="cpu").pooler == "avg"

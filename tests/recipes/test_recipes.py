@@ -8,7 +8,7 @@ from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import ALL, Baseline, Fitted, Trained, Training
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
 from twinpass.recipes.tables import load_recipes
-from twinpass.training.baselines import BASELINES
+from twinpass.training.methods import METHODS
 
 RECIPES = load_recipes()
 NAMES = [
@@ -45,7 +45,7 @@ def test_a_row_names_what_exists(name):
                 if isinstance(each, Training):
                     assert each.corpus in CORPORA
                 if isinstance(each, Baseline):
-                    assert each.baseline in BASELINES
+                    assert each.baseline in METHODS
                 if isinstance(each, Trained):
                     each.run.replace(data="x", output="y").check()
 

@@ -69,6 +69,23 @@ def test_tau_is_kendalls():
         assert order_agreement(ours, paper).tau == pytest.approx(naive_tau(ours, paper))
 
 
+@pytest.mark.parametrize("subject", [unsupervised(), Baseline(baseline="sbert", corpus="nli-labelled")])
+def test_ctrl_c_in_the_last_step_of_a_row_stops_the_others(lab, subject):
+    """The row is finished, and the next one must not start."""
+
+    def interrupt(event):
+        if type(event).__name__ == "Stepped" and event.step == event.steps:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGINT)
+
+    stopped = Lab(**{**vars_of(lab), "on_event": interrupt})
+    with pytest.raises(KeyboardInterrupt):
+        subject.open(stopped, 5)
+    assert lab.store.is_finished(subject.key(lab, 5))
+
+
 def test_ordering_is_said_in_words_and_not_of_too_few_rows():
     assert order_agreement([1, 2, 3], [10, 20, 30]).words == "the paper's ordering"
     assert order_agreement([3, 2, 1], [10, 20, 30]).words == "the paper's ordering reversed"
@@ -285,7 +302,7 @@ def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
     subject = Baseline(baseline="ct", corpus="wiki")
     run = subject.run_in(paper, 1)
-    assert (run.steps, run.eval_every, run.filled().batch_size) == (5_000, 500, 16)
+    assert (run.steps, run.eval_every, run.batch_size) == (5_000, 500, 16)
     small = subject.run_in(lab, 1)
     assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
     only_ct = cut(load_recipes()["table-5"], 6)

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.tiny import make_checkpoint
-from tests.training.toys import NAMES, make_word_vectors
+import torch
+from tests.tiny import FAMILIES, make_checkpoint, make_tokenizer
+from tests.training.tiny_runs import NAMES, make_word_vectors
+from transformers import BertForMaskedLM
 
 from twinpass.config import Run
 
@@ -21,9 +23,25 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def models(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """What each baseline starts from."""
+    """What each method starts from."""
     words = make_word_vectors(tmp_path_factory.mktemp("words") / "vectors.txt")
     return dict.fromkeys(NAMES, tiny) | {"infersent": words}
+
+
+@pytest.fixture(scope="session")
+def masked(tmp_path_factory) -> Path:
+    """A tiny BERT with a masked-language-model head."""
+    folder = tmp_path_factory.mktemp("masked") / "model"
+    tokenizer = make_tokenizer()
+    torch.manual_seed(0)
+    model = BertForMaskedLM(FAMILIES["bert"](vocab_size=len(tokenizer), pad_token_id=0))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0.0, 0.2)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture
@@ -41,5 +59,5 @@ def make_run(tiny: Path, tmp_path: Path):
 def children():
     """Processes that start fast: their server has imported everything and computed nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.training.material", "transformers.models.bert.modeling_bert", "accelerate"])
+    context.set_forkserver_preload(["tests.training.tiny_runs", "transformers.models.bert.modeling_bert", "accelerate"])
     return context

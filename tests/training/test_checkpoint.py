@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.training.material import make_sentences, make_triplets, spread, train_until_killed
+from tests.training.tiny_runs import make_sentences, make_triplets, spread, train_until_killed
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
 from twinpass.log import Saved, Stepped
 from twinpass.training import checkpoint
-from twinpass.training.generators import restore_states, take_states
 from twinpass.training.loop import train
+from twinpass.training.randomness import restore_states, take_states
 
 KILLS = [("Stepped", 0), ("Evaluated", 1), ("half-written", 1), ("Saved", 1), ("Stepped", 0)]
 
@@ -108,7 +108,7 @@ def test_a_checkpoint_stands_alone(make_run, tiny, tmp_path) -> None:
         if isinstance(event, Saved):
             raise KilledError
 
-    with pytest.warns(UserWarning, match="fresh one"), pytest.raises(KilledError):
+    with pytest.warns(UserWarning, match="a new one is trained"), pytest.raises(KilledError):
         train(run, rows=make_sentences(20), on_event=stop)
     shutil.rmtree(model)
     assert train(run, rows=make_sentences(20), resume=True).finished
@@ -220,3 +220,45 @@ def test_scores_survive_a_resume(make_run) -> None:
     second = train(run, rows=make_sentences(20), evaluate=spread, resume=True)
     assert first.before == second.before != {}
     assert torch.isfinite(torch.tensor(second.best["score"]))
+
+
+@pytest.mark.parametrize("when", ["the last step", "the model is written"])
+def test_a_signal_that_comes_too_late_to_stop_is_not_lost(make_run, when, monkeypatch) -> None:
+    """The model is complete, and whoever trains several in turn learns that no other is wanted."""
+
+    def interrupt(event) -> None:
+        last = isinstance(event, Stepped) and event.step == 4 and when == "the last step"
+        if last or (isinstance(event, Saved) and when != "the last step"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    result = train(make_run(steps=4), rows=make_sentences(20), on_event=interrupt)
+    assert (result.reason, result.finished, result.interrupted) == ("finished", True, True)
+    assert (result.output / "model.safetensors").is_file()
+    assert not train(make_run(steps=4), rows=make_sentences(20), overwrite=True).interrupted
+
+
+def test_the_room_of_checkpoints_that_are_there_counts_as_free(make_run, tmp_path, monkeypatch) -> None:
+    """A disk on which the run just fits has less free space once there is a checkpoint; it fits all the same."""
+    parameters = sum(parameter.numel() for parameter in Encoder.load(make_run().model, pooler="cls").model.parameters())
+    needed = 4 * parameters * 9
+    run = make_run(steps=6, pooler="cls")
+
+    def usage(_: object) -> object:
+        written = sum(path.stat().st_size for path in Path(run.output).glob("checkpoints/*/*") if path.is_file())
+        return shutil._ntuple_diskusage(needed, written, needed - written)
+
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", usage)
+
+    def interrupt(event) -> None:
+        if isinstance(event, Stepped) and event.step == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert train(run, rows=make_sentences(20), on_event=interrupt).reason == "interrupted"
+    assert usage(None).free < needed
+    assert train(run, rows=make_sentences(20), resume=True).finished
+
+
+def test_a_refused_run_leaves_no_new_folder(make_run, tmp_path) -> None:
+    with pytest.raises(ConfigError, match="needs training text"):
+        train(make_run(output=str(tmp_path / "new")))
+    assert not (tmp_path / "new").exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from tests.training.material import make_sentences
+from tests.training.tiny_runs import make_sentences
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.equations import info_nce
@@ -29,7 +29,7 @@ def gradient(encode, encoders: list[Encoder], *, budget: int) -> tuple[float, li
     encoded = encode(chunks, ids, dimensions=32)
     loss = info_nce(encoded.vectors[:12], encoded.vectors[12:])
     loss.backward()
-    encoded.carry_on()
+    encoded.propagate()
     grads = [p.grad.clone().numpy() for model in models for p in model.parameters() if p.grad is not None]
     return loss.item(), grads
 

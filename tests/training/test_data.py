@@ -1,14 +1,24 @@
-"""Tokenised data gives every text back, and batches visit every row once an epoch."""
+"""Tokenised data gives every text back, batches visit every row once an epoch, and leaks and overlap are found."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.training.material import make_triplets
+from tests.training.tiny_runs import make_triplets
 
 from twinpass.errors import InputError
+from twinpass.text.corpus import open_corpus
 from twinpass.training import data as module
-from twinpass.training.data import Batches, InMemory, find_rows, read_data, text_key
+from twinpass.training.data import (
+    Batches,
+    InMemory,
+    find_rows,
+    leakage,
+    lexical_overlap,
+    overlap_f1,
+    read_data,
+    text_hash,
+)
 
 
 def letters(texts: list[str]) -> list[list[int]]:
@@ -24,7 +34,7 @@ def test_every_text_keeps_its_ids(window: int, monkeypatch: pytest.MonkeyPatch) 
     for number, row in enumerate(rows):
         for column, text in zip(data.columns(np.array([number])), row, strict=True):
             assert data.ids(int(column[0])).tolist() == letters([text])[0]
-    assert data.keys[7, 0] == data.keys[7, 1] == text_key("same")
+    assert data.keys[7, 0] == data.keys[7, 1] == text_hash("same")
 
 
 def test_only_the_rows_that_few_steps_see_are_tokenised() -> None:
@@ -38,7 +48,7 @@ def test_only_the_rows_that_few_steps_see_are_tokenised() -> None:
         columns, keys = data.columns(batch), data.key_columns(batch)
         for place, number in enumerate(batch):
             assert [data.ids(int(column[place])).tolist() for column in columns] == letters(list(rows[number]))
-            assert [int(key[place]) for key in keys] == [text_key(text) for text in rows[number]]
+            assert [int(key[place]) for key in keys] == [text_hash(text) for text in rows[number]]
     assert batches.visited(batches.per_epoch) is None
 
 
@@ -98,3 +108,41 @@ def test_epochs_and_seeds_differ_in_order() -> None:
 
 def test_rows_are_found_again_by_number() -> None:
     assert find_rows(InMemory([("a", "b"), ("c", "d"), ("e", "f")]), [2, 0]) == ["row 0: a | b", "row 2: e | f"]
+
+
+def test_a_leak_is_found_through_case_spaces_and_punctuation() -> None:
+    training = InMemory(["It can't be so.", "Something else entirely", "A  MAN is playing, a flute!"])
+    evaluation = InMemory(
+        [("it ca n't be so .", "a man is playing a flute"), ("unseen", "it can't be so"), ("..", "!")]
+    )
+    found = leakage(training, evaluation)
+    assert (found.sentences, found.of_sentences) == (2, 3)
+    assert (found.rows, found.of_rows) == (1, 3)
+    assert found.examples == ("row 0: It can't be so.", "row 2: A  MAN is playing, a flute!")
+
+
+def test_no_leak_is_no_leak() -> None:
+    found = leakage(InMemory(["a", "b"]), InMemory([("c", "d")]))
+    assert (found.sentences, found.rows, found.examples) == (0, 0, ())
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "f1"),
+    [("a b c", "a b d", 2 / 3), ("A, b", "a b", 1.0), ("a a b", "a c", 0.4), ("a", "b", 0.0), ("", "", 0.0)],
+)
+def test_overlap_is_the_f1_of_bags(left: str, right: str, f1: float) -> None:
+    assert overlap_f1(left, right) == pytest.approx(f1)
+
+
+def test_overlap_of_pairs_is_their_mean() -> None:
+    assert lexical_overlap([("a", "a"), ("a", "b", "a")]) == 0.5
+
+
+def test_the_known_overlap_of_captions_and_sts15_is_found(shared) -> None:
+    """The data's own notes: about 650 STS15 pairs have both sentences among the Flickr30k captions."""
+    captions = open_corpus(str(shared / "data/flickr30k_captions.tsv.gz"), columns=[f"cap{n}" for n in range(1, 6)])
+    folder = shared / "data/senteval/downstream/STS/STS15-en-test"
+    lines = (folder / "STS.input.images.txt").read_text(encoding="utf-8").splitlines()
+    golds = (folder / "STS.gs.images.txt").read_text(encoding="utf-8").splitlines()
+    scored = [tuple(line.split("\t")[:2]) for line, gold in zip(lines, golds, strict=True) if gold.strip()]
+    assert 630 <= leakage(captions, InMemory(scored)).rows <= 670

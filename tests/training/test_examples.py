@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.training.material import make_sentences, make_triplets
+from tests.training.tiny_runs import make_sentences, make_triplets
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

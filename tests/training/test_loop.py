@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.training.material import make_sentences, make_triplets, spread
+from tests.training.tiny_runs import make_sentences, make_triplets, spread
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
@@ -18,8 +18,8 @@ from twinpass.equations import uniformity
 from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError, TrainingError
 from twinpass.files import sha256
 from twinpass.log import Evaluated, Started, Stepped
-from twinpass.training import loop
 from twinpass.training.loop import train
+from twinpass.training.method import set_linear_rate
 
 
 def weights(folder: str | Path) -> str:
@@ -102,7 +102,7 @@ def test_the_best_by_dev_is_kept_and_the_log_tells_all(make_run) -> None:
     assert [line["step"] for line in lines if line["event"] == "stepped"] == [1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in lines if line["event"] == "evaluated"] == [0, 2, 4, 6]
     card = (result.output / "README.md").read_text()
-    assert "0.9000" in card and "made up for this test" in card and "the data in memory" in card
+    assert "| 0.900 |" in card and "made up for this test" in card and "the data in memory" in card
     for folder in (result.output, result.output / "checkpoints/step-00000006"):
         assert Run.read(folder / "run.json").check().view == "dropout"
 
@@ -127,7 +127,7 @@ def test_the_rate_falls_linearly_to_zero() -> None:
     def rates(run: Run) -> list[float]:
         found = []
         for step in range(4):
-            loop.set_learning_rate(optimizer, run, step, 4)
+            set_linear_rate(optimizer, run, step, 4)
             found.append(optimizer.param_groups[0]["lr"])
         return found
 

@@ -7,10 +7,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.training.material import gradient_in_process, gradient_of, make_sentences, make_triplets, train_in_process
+from tests.training.tiny_runs import (
+    gradient_in_process,
+    gradient_of,
+    make_sentences,
+    make_triplets,
+    rows_for,
+    run_for,
+    train_in_process,
+)
 
 from twinpass.encoder.encoder import Encoder
+from twinpass.errors import ConfigError
 from twinpass.training.loop import train
+from twinpass.training.processes import Processes
 
 
 def free_port() -> int:
@@ -61,3 +71,29 @@ def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_p
     texts = make_sentences(5, seed=3)
     vectors = [Encoder.load(tmp_path / f"{name}/checkpoints/step-00000006").encode(texts) for name in ("one", "two")]
     np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
+@pytest.mark.parametrize("name", ["ct", "sbert", "infersent", "declutr"])
+def test_other_methods_share_a_batch_too(models, children, tmp_path: Path, name: str) -> None:
+    """Five examples over two processes: each takes its own, and the parts add up."""
+    fields = {"clip": 1e9} | ({"dropout": 0.0} if name in ("sbert", "declutr") else {})
+    run, batch = run_for(name, models, tmp_path / "out", **fields), [3, 1, 4, 0, 5]
+    loss, gradients = gradient_of(run, rows_for(name), batch)
+    run_two(children, gradient_in_process, run, rows_for(name), batch, after=(str(tmp_path / "found.npz"),))
+    found = np.load(tmp_path / "found.npz")
+    assert float(found["loss"]) == pytest.approx(loss, rel=5e-6)
+    assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-4
+    for each, gradient in gradients.items():
+        np.testing.assert_allclose(found[each], gradient, rtol=2e-5, atol=5e-6 * max(1.0, np.abs(gradient).max()))
+
+
+def test_a_method_for_one_process_says_so(models, tmp_path: Path, monkeypatch) -> None:
+    class Two(Processes):
+        def __init__(self, accelerator) -> None:
+            super().__init__(accelerator)
+            self.count = 2
+
+    monkeypatch.setattr("twinpass.training.setup.Processes", Two)
+    with pytest.raises(ConfigError, match="is-bert trains in one process, and there are 2"):
+        train(run_for("is-bert", models, tmp_path / "out"), rows=rows_for("is-bert"))

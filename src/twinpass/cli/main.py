@@ -17,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 import twinpass
 from twinpass.cli.console import exit_codes, remember_command, remember_debug
 
+
 class Verb(NamedTuple):
     """A verb's line in the help, and the public name of the library that does its work."""
 

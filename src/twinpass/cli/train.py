@@ -2,22 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from twinpass.cli.console import Console, command_line, verb
-from twinpass.cli.options import DEFAULT_MODEL
-from twinpass.cli.run_options import RunOptions, describe_run
+from twinpass.config import PRESETS, Run
 from twinpass.provenance import provenance
-from twinpass.workflows.dev import open_dev, rows_to_learn_from
-from twinpass.workflows.training_reports import write_run_report
 
 if TYPE_CHECKING:
-    from twinpass.config import Run
     from twinpass.log import Result
+
+# Fields that the command line names in its own way: by position, with a letter, or as every verb does.
+NAMED_OTHERWISE = {"data", "columns", "model", "output", "seed", "device"}
+SHORT_NAMES = {"learning_rate": "--lr"}
+
+
+def _field(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Any, Any]:
+    """Return a dataclass field whose default, None, means that the flag was not given."""
+    details = [str(field.default)] if field.default not in (None, False, "") else []
+    details += [field.metadata["source"]] if field.metadata["source"] else []
+    choices = ", ".join(field.metadata["choices"])
+    help = field.metadata["help"] + (f" One of {choices}." if choices else "")
+    help += f" [{'; '.join(details)}]" if details else ""
+    long = "--" + field.name.replace("_", "-")
+    names = [f"{long}/--no-{long[2:]}"] if hint in (bool, bool | None) else [long]
+    names += [SHORT_NAMES[field.name]] if field.name in SHORT_NAMES else []
+    annotation = Annotated[hint | None, typer.Option(*names, help=help, show_default=False)]
+    return field.name, annotation, dataclasses.field(default=None)
+
+
+_HINTS = get_type_hints(Run)
+# The options of a run are derived from the fields of Run: a field added there is a flag here.
+RunOptions = dataclasses.make_dataclass(
+    "RunOptions",
+    [_field(field, _HINTS[field.name]) for field in dataclasses.fields(Run) if field.name not in NAMED_OTHERWISE],
+    frozen=True,
+)
 
 
 @verb
@@ -30,96 +54,76 @@ def train(
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model, its log and checkpoints.")],
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Where to start: a folder, a hub name or minilm.")
-    ] = DEFAULT_MODEL,
-    columns: Annotated[str | None, typer.Option(help="Text columns by name or position, with commas between.")] = None,
+        str | None,
+        typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Text columns by name or position, comma-separated.")] = None,
     preset: Annotated[
         str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")
     ] = None,
-    dev: Annotated[
-        str | None,
-        typer.Option(
-            help="Scored pairs (STS-B's layout, csv, jsonl), pairs to retrieve, or docs: - scored as it learns."
-        ),
-    ] = None,
     leakage: Annotated[
-        str | None, typer.Option(help="An evaluation file: report which of its sentences the training text holds.")
+        str | None, typer.Option(help="An evaluation file: report which of its sentences the training text contains.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the newest checkpoint, bit by bit.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue from the newest checkpoint, bit-for-bit identically.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run in OUTPUT.")] = False,
 ) -> None:
-    """Train a sentence encoder with SimCSE.
+    """Train a sentence encoder, with SimCSE or another --method.
 
-    One column of text: unsupervised, the same sentence passes twice and dropout is the only noise (Eq. 4). Two
+    One column of text: unsupervised SimCSE, each sentence is encoded twice and dropout is the only noise (Eq. 4). Two
     columns: pairs (Eq. 1). Three: pairs with a hard negative (Eqs. 5 and 8). The model kept in OUTPUT is the best
     on --dev, or the last without it.
     """
-    from twinpass.cli.training_view import TrainingView, result_table
-    from twinpass.training.loop import train as run_training
+    from twinpass.cli.training_view import TrainingView
+    from twinpass.workflows.train import find_leakage
+    from twinpass.workflows.train import train as run_training
 
-    run = describe_run(
-        options,
-        preset=preset,
-        data=data,
-        model=model,
-        output=str(output),
-        columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
-        seed=console.seed,
-        device=console.device,
-    ).check()
-    evaluate = open_dev(dev) if dev is not None else None
-    if evaluate is not None:
-        console.log(f"dev: {evaluate.protocol}")
+    given = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
+    given |= {} if model is None else {"model": model}
+    given |= {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
+    base = PRESETS[preset] if preset is not None else Run()
+    run = base.replace(data=data, output=str(output), seed=console.seed, device=console.device, **given).check()
+    console.log(_settings(run, preset))
     if leakage is not None:
-        _report_leakage(console, run, leakage)
-    rows = _without_held_out(console, run, dev)
+        for line in find_leakage(run, leakage).report(evaluation=leakage, training=data):
+            console.log(line)
     with TrainingView(console) as view:
-        result = run_training(run, evaluate=evaluate, on_event=view.show, rows=rows, resume=resume, overwrite=overwrite)
-    protocol = evaluate.protocol if evaluate is not None else None
-    facts = provenance(options={"run": run, "dev": dev, "preset": preset})
-    if result.finished:
-        write_run_report(result, protocol=protocol, facts=facts, command=command_line())
-    console.log(_next_steps(result))
-    console.result(facts | {"protocol": protocol, "result": result}, human=result_table(result, protocol))
-    if not result.finished:
+        result = run_training(
+            run, on_event=view.show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
+        )
+    console.log(_next_steps(result, run.method))
+    console.show(result, **provenance(options={"run": run, "preset": preset}))
+    if result.interrupted:
         raise typer.Exit(130)
 
 
-def _without_held_out(console: Console, run: Run, dev: str | None) -> Any:
-    """Keep what a built-in dev set asks for out of built-in training text."""
-    rows = rows_to_learn_from(run.data, dev=dev, columns=run.columns)
-    if rows is not None:
-        console.log(f"{len(rows):,} rows of {run.data} are for training; what {dev} asks for is held out")
-    return rows
-
-
-def _report_leakage(console: Console, run: Run, evaluation: str) -> None:
-    from twinpass.text.corpus import open_corpus
-    from twinpass.training.care import leakage
-
-    training = open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
-    found = leakage(training, open_corpus(evaluation))
-    console.log(
-        f"leakage: {found.sentences:,} of {found.of_sentences:,} sentences of {evaluation}, and {found.rows:,} of "
-        f"its {found.of_rows:,} rows whole, occur in {run.data}"
+def _settings(run: Run, preset: str | None) -> str:
+    """Return the first line: which defaults apply, and the main settings."""
+    whose = f"the preset {preset}" if preset is not None else f"the defaults of {run.method}"
+    pooler = "" if run.pooler is None else f", pooler {run.pooler}"
+    length = f"{run.steps} steps" if run.steps is not None else f"{run.epochs} epoch{'s' if run.epochs > 1 else ''}"
+    return (
+        f"settings: {whose} and your options; model {run.model}{pooler}, batch size {run.batch_size}, learning rate "
+        f"{run.learning_rate:g}, {length}"
     )
-    for example in found.examples:
-        console.log(f"  {example}")
 
 
-def _next_steps(result: Result) -> str:
+def _next_steps(result: Result, method: str = "simcse") -> str:
     if not result.finished:
         return f"stopped at step {result.steps}. {result.advice}"
+    output = result.output
+    trials = [f'similarity {output} "a sentence" "another sentence"', f"encode {output} sentences.txt -o vectors.npy"]
+    if method == "infersent":  # not a transformer
+        trials = [f"evaluate {output}"]
     return (
-        f"{_nothing_gained(result)}{result.advice} Its card is {result.output / 'README.md'}, "
-        f"its report {result.output / 'report.html'}. Try it:\n"
-        f'  twinpass similarity {result.output} "a sentence" "another sentence"\n'
-        f"  twinpass encode {result.output} sentences.txt -o vectors.npy"
+        f"{_nothing_gained(result)}{result.advice} Its card is {output / 'README.md'}, its report "
+        f"{output / 'report.html'}. Try it:" + "".join(f"\n  twinpass {trial}" for trial in trials)
     )
 
 
 def _nothing_gained(result: Result) -> str:
-    """Return a warning where dev says that the model was better before the training."""
+    """Return a warning if the dev score was higher before the training."""
     worse = bool(result.best) and result.best["score"] < result.before.get("score", -math.inf)
     if not worse:
         return ""

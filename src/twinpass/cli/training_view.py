@@ -1,28 +1,19 @@
-"""Showing a training run: a live line on a terminal, a line now and then elsewhere, a table at the end."""
+"""Showing a training run, for `train` and `demo`: a live line on a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twinpass.cli.console import Console
-from twinpass.log import Evaluated, Event, Result, Saved, Started, Stepped, Stopped
+from twinpass.log import Evaluated, Event, Saved, Started, Stepped, Stopped
 
-if TYPE_CHECKING:
-    from rich.table import Table
-
-LINES = 10  # how many lines a run's steps take where there is no terminal
-COLUMNS = "one text column", "two text columns", "three text columns"
-OBJECTIVES = {
-    "dropout": "unsupervised SimCSE: each sentence passes twice, dropout is the only noise (Eq. 4)",
-    "pairs": "contrastive learning on pairs (Eq. 1)",
-    "triplets": "supervised SimCSE: pairs with hard negatives (Eqs. 5 and 8)",
-}
+LINES = 10  # lines for the steps of a run where there is no terminal
 
 
 class TrainingView:
-    """Turns the loop's events into what a person sees."""
+    """Shows the events of a training run."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -55,7 +46,7 @@ class TrainingView:
 
     def _start(self, event: Started) -> None:
         overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
-        self._say(f"{OBJECTIVES[event.view]}, because {event.why}")
+        self._say(f"{event.objective}, because {event.why}")
         self._say(f"{event.rows:,} rows{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")
         self._say(
             f"steps {event.first_step} to {event.steps} of batch {event.batch_size} ({event.epochs:.2g} epochs), "
@@ -100,20 +91,3 @@ class TrainingView:
             self.console.log(line)
         elif not self.console.quiet:
             self._bar.console.print(line, highlight=False, markup=False)
-
-
-def result_table(result: Result, protocol: str | None) -> Table | str:
-    """Return the table of scores before, best and last; a sentence where nothing was scored."""
-    from rich.table import Table
-
-    if not result.last:
-        loss = "" if result.loss is None else f", last loss {result.loss:.4f}"
-        return f"{result.steps} steps in {result.seconds:.0f} s{loss}; no --dev, so nothing was scored"
-    table = Table(title=protocol, title_justify="left")
-    table.add_column("score")
-    for name in ("before", f"best (step {result.best_step})", f"last (step {result.steps})"):
-        table.add_column(name, justify="right")
-    for name in result.last:
-        columns = (result.before, result.best, result.last)
-        table.add_row(name, *(f"{scores[name]:.3f}" if name in scores else "-" for scores in columns))
-    return table

@@ -20,8 +20,8 @@ from twinpass.recipes.store import key_of
 from twinpass.registry import Registry
 from twinpass.text.corpus import Row, open_corpus
 from twinpass.text.nli import NLI, read_nli, sample_rows
-from twinpass.text.positives import adjoin
 from twinpass.text.sources import find_sources, read_lines
+from twinpass.text.views import adjoin
 
 Texts = tuple[str, ...]
 SENTENCE, PAIR, TRIPLET = ("text",), ("sent0", "sent1"), ("sent0", "sent1", "hard_neg")

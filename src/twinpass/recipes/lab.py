@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.encoder.any_model import Model, open_model
@@ -23,7 +23,7 @@ from twinpass.recipes.scales import Scale
 from twinpass.recipes.store import Store, describe, key_of
 
 if TYPE_CHECKING:
-    from twinpass.training.baselines import BaselineRun
+    pass
 
 CACHE = 24 << 30  # bytes: at the paper's scale the vectors of NLI's sentences by four encoders
 RESAMPLES = 100  # few: deviations over seeds say more here than intervals over pairs
@@ -112,24 +112,19 @@ class Lab:
         """Return a model that encodes on the lab's device."""
         return open_model(source, pooler=pooler, device=self.device)
 
-    def train(self, key: str, run: Run | BaselineRun, *, dev: ScoredPairs | None) -> str:
+    def train(self, key: str, run: Run, *, dev: ScoredPairs | None) -> str:
         """Train a run, resume an earlier try, or find it done; return the model's folder."""
+        from twinpass.training.loop import train
+
         folder = str(self.store.model(key))
         with self.store.locked(key):
             if not self.store.is_finished(key):
-                run = dataclasses.replace(run, output=folder)
-                result = self._train(run, dev)
+                run = run.replace(output=folder)
+                result = train(run, evaluate=dev, on_event=self.on_event, resume=True, overwrite=True)
                 if not result.finished:
                     raise KeyboardInterrupt
                 found = {name: str(v) if isinstance(v, Path) else v for name, v in vars(result).items()}
                 self.store.finish(key, provenance(options={"run": describe(run), "result": found}))
+                if result.interrupted:  # in the last step: the model is complete, and the next one must not start
+                    raise KeyboardInterrupt
         return folder
-
-    def _train(self, run: Run | BaselineRun, dev: ScoredPairs | None) -> Any:
-        if isinstance(run, Run):
-            from twinpass.training.loop import train
-
-            return train(run, evaluate=dev, on_event=self.on_event, resume=True)
-        from twinpass.training.baselines import train_baseline
-
-        return train_baseline(run, evaluate=dev, on_event=self.on_event, resume=True, overwrite=True)

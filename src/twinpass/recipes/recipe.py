@@ -28,7 +28,6 @@ from twinpass.registry import Registry
 
 if TYPE_CHECKING:
     from twinpass.recipes.lab import Lab
-    from twinpass.training.baselines import BaselineRun
 
 # Fields of a run that do not shape its weights, or that the hash of its corpus covers.
 NOT_IN_KEYS = ("output", "data", "skip_bad_rows", "device")
@@ -156,6 +155,12 @@ class Training(ModelSpec):
         return key_of(describe(self))
 
 
+def run_description(run: Run) -> dict[str, Any]:
+    """Return the fields of a run that decide its weights; defaults are left out, so that a new field changes no key."""
+    given, default = describe(run), describe(Run())
+    return {name: v for name, v in given.items() if name not in NOT_IN_KEYS and v != default.get(name)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Trained(Training):
     """SimCSE, or a variant of it that a Run can describe."""
@@ -197,10 +202,8 @@ class Trained(Training):
         return run.replace(data=str(self.text(lab)), skip_bad_rows=CORPORA[self.corpus].blank_lines)
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
-        """Return its run and the hash of its corpus; defaults are not named, so that a new field changes no key."""
-        run, default = describe(self.run_in(lab, seed)), describe(Run())
-        shaping = {name: v for name, v in run.items() if name not in NOT_IN_KEYS and v != default.get(name)}
-        return {"run": shaping, "corpus": sha256(self.text(lab))}
+        """Return its run and the hash of its corpus."""
+        return {"run": run_description(self.run_in(lab, seed)), "corpus": sha256(self.text(lab))}
 
     def source(self, lab: Lab, seed: int) -> str:
         """Train it, resume an earlier try, or find it done."""
@@ -231,12 +234,10 @@ class Baseline(Training):
             return CT_STEPS * 2 * (1 + 8)  # two anchors a step, each with eight candidates
         return super().passes(scale)
 
-    def run_in(self, lab: Lab, seed: int) -> BaselineRun:
+    def run_in(self, lab: Lab, seed: int) -> Run:
         """Return the run as a lab trains it, without the model that it starts from."""
-        from twinpass.training.baselines import BaselineRun
-
-        run = BaselineRun(
-            baseline=self.baseline,
+        run = Run(
+            method=self.baseline,
             data=str(self.text(lab)),
             skip_bad_rows=CORPORA[self.corpus].blank_lines,
             seed=seed,
@@ -245,18 +246,13 @@ class Baseline(Training):
         return scale_baseline(run, lab.scale)
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
-        """Return its run with every default filled in, what it starts from, and the hash of its corpus."""
-        run = describe(self.run_in(lab, seed).filled())
+        """Return its run, what it starts from, and the hash of its corpus."""
         start = self.start.description(lab, seed) if self.start.trains else self.start.source(lab, seed)
-        return {
-            "run": {name: value for name, value in run.items() if name not in (*NOT_IN_KEYS, "model")},
-            "start": start,
-            "corpus": sha256(self.text(lab)),
-        }
+        return {"run": run_description(self.run_in(lab, seed)), "start": start, "corpus": sha256(self.text(lab))}
 
     def source(self, lab: Lab, seed: int) -> str:
         """Train it, resume an earlier try, or find it done."""
-        run = dataclasses.replace(self.run_in(lab, seed), model=self.start.source(lab, seed))
+        run = self.run_in(lab, seed).replace(model=self.start.source(lab, seed))
         return lab.train(self.key(lab, seed), run, dev=lab.dev)
 
 

@@ -27,7 +27,7 @@ from twinpass.recipes.scales import SCALES, Scale
 from twinpass.recipes.smoke_data import make_data, make_encoder
 from twinpass.recipes.store import Busy, describe, key_of
 from twinpass.recipes.tables import load_recipes
-from twinpass.training.memory import explaining_memory, memory_of
+from twinpass.training.processes import explaining_memory, memory_of
 
 STEPS_BETWEEN_LINES = 250  # of a training; a table has dozens of them
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.errors import ConfigError
 from twinpass.registry import Registry
-
-if TYPE_CHECKING:
-    from twinpass.training.baselines import BaselineRun
 
 # The encoders that the paper trains.
 BERT, BERT_LARGE = "bert-base-uncased", "bert-large-uncased"
@@ -139,13 +135,13 @@ def scale_run(run: Run, scale: Scale, *, encoder: str | None, seed: int, device:
     )
 
 
-def scale_baseline(run: BaselineRun, scale: Scale) -> BaselineRun:
+def scale_baseline(run: Run, scale: Scale) -> Run:
     """Return a baseline's run at a scale: as many rows as SimCSE sees there, in the baseline's own batches."""
-    run = replace(run, epochs=EPOCHS.get(run.baseline, 1))
+    run = run.replace(epochs=EPOCHS.get(run.method, 1))
     if not scale.own_encoder:
-        return replace(run, steps=CT_STEPS, eval_every=CT_EVAL_EVERY) if run.baseline == "ct" else run
+        return run.replace(steps=CT_STEPS, eval_every=CT_EVAL_EVERY) if run.method == "ct" else run
     seen = (scale.steps or 1) * (scale.batch_size or 1)
-    run = replace(run, steps=max(2, seen // run.filled().batch_size))
-    if run.baseline == "infersent":
-        return replace(run, width=scale.lstm_width)
-    return replace(run, max_tokens=SPAN) if run.baseline == "declutr" else run
+    run = run.replace(steps=max(2, seen // run.batch_size))
+    if run.method == "infersent":
+        return run.replace(width=scale.lstm_width)
+    return run.replace(max_tokens=SPAN) if run.method == "declutr" else run

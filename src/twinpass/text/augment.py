@@ -1,7 +1,7 @@
 """Augmentations of Table 1: what a random discrete operator g makes of a sentence's words.
 
-A word is what stands between spaces. Each operator takes a sentence and a generator; one that has nothing to change
-returns the sentence as it is, and none returns an empty one.
+A word is what is between spaces. Each operator takes a sentence and a generator. An operator that has nothing to
+change returns the sentence as it is; no operator returns an empty one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Synonyms = Callable[[str], Sequence[str]]
 
 
 def crop(percent: int) -> Operator:
-    """Keep one random stretch of (100 - percent) % of the words, at least one."""
+    """Keep a random span of (100 - percent) % of the words, at least one."""
 
     def cropped(text: str, random: Generator) -> str:
         words = text.split()
@@ -45,7 +45,7 @@ def replace_by_synonym(synonyms: Synonyms) -> Operator:
 
     def replaced(text: str, random: Generator) -> str:
         words = text.split()
-        # In random order, so that only as many words are looked up as it takes to find one.
+        # In random order: words are looked up only until one has a synonym.
         for place in random.permutation(len(words)):
             before, core, after = split_word(words[place])
             if core and (found := sorted(synonyms(core))):
@@ -58,18 +58,18 @@ def replace_by_synonym(synonyms: Synonyms) -> Operator:
 
 
 class Hidden(NamedTuple):
-    """A sentence of which the words at some places are hidden, for a masked language model to guess."""
+    """A sentence with the words at some places masked, for a masked language model to guess."""
 
     words: tuple[str, ...]
     places: tuple[int, ...]
 
     @property
     def originals(self) -> list[str]:
-        """The words that are hidden, without their punctuation."""
+        """The masked words, without their punctuation."""
         return [split_word(self.words[place])[1] for place in self.places]
 
     def filled(self, new: Sequence[str]) -> str:
-        """Return the sentence with other words (or mask tokens) in the hidden places, punctuation kept."""
+        """Return the sentence with other words (or mask tokens) in the masked places, punctuation kept."""
         words = list(self.words)
         for place, word in zip(self.places, new, strict=True):
             before, _, after = split_word(words[place])
@@ -78,7 +78,7 @@ class Hidden(NamedTuple):
 
 
 def hide(text: str, random: Generator, percent: int) -> Hidden:
-    """Hide exactly percent % of a sentence's words, chosen at random; what is only punctuation is no word."""
+    """Mask exactly percent % of a sentence's words, chosen at random; punctuation alone is not a word."""
     words = tuple(text.split())
     candidates = [place for place, word in enumerate(words) if split_word(word)[1]]
     chosen = random.permutation(len(candidates))[: share(percent, len(candidates))]
@@ -86,7 +86,7 @@ def hide(text: str, random: Generator, percent: int) -> Hidden:
 
 
 def share(percent: int, count: int) -> int:
-    """Return percent % of a number of words, rounded half up: for few words it is none."""
+    """Return percent % of a number of words, rounded half up; 0 for few words."""
     return (percent * count + 50) // 100
 
 
@@ -100,7 +100,7 @@ def split_word(word: str) -> tuple[str, str, str]:
 
 
 def like(original: str, word: str) -> str:
-    """Give a word the case of the one it stands in for: all capitals, a capital first, or its own."""
+    """Give a word the case of the one it replaces: all capitals, a capital first, or its own."""
     if len(original) > 1 and original.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if original[:1].isupper() else word

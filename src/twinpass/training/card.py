@@ -1,8 +1,7 @@
-"""The model card: what a finished model was made from, how, and how well it does."""
+"""The model card: the data, method, scores and versions of a finished model."""
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 from importlib.metadata import version
 
@@ -10,24 +9,23 @@ import torch
 
 from twinpass import __version__
 from twinpass.config import Run
+from twinpass.display import to_markdown
 from twinpass.files import writing
-from twinpass.log import Result, Scores
+from twinpass.log import Result
 from twinpass.training.setup import Parts
 
 _PATTERN = """---
-library_name: sentence-transformers
+library_name: {library}
 pipeline_tag: sentence-similarity
-tags: [sentence-embeddings, SimCSE, twinpass]
+tags: [sentence-embeddings, {method}, twinpass]
 ---
 
 # {name}
 
-A sentence encoder ({dimensions} dimensions, pooler `{pooler}`) trained with the {view} view of SimCSE from `{model}`.
+A sentence encoder ({dimensions} dimensions, pooler `{pooler}`) trained from `{model}` with {title}{view}.
 
 ```python
-from twinpass import Encoder
-
-vectors = Encoder.load("{output}").encode(["A sentence.", "Another one."])
+{opened}("{output}").encode(["A sentence.", "Another one."])
 ```
 
 ## Data
@@ -41,7 +39,7 @@ vectors = Encoder.load("{output}").encode(["A sentence.", "Another one."])
 ## Run
 
 {steps} steps ({reason}), {seconds:.0f} s, {rate:.0f} sentences/s, {masked:,} duplicates masked as false negatives.
-Everything that decides what was computed is in `run.json`; what differs from the defaults:
+All settings are in `run.json`; those that differ from the defaults:
 
 {changes}
 
@@ -49,61 +47,54 @@ Everything that decides what was computed is in `run.json`; what differs from th
 
 twinpass {twinpass}, torch {torch}, transformers {transformers}, Python {python}, {threads} threads on {device}.
 """
+_OPENED = "from twinpass import Encoder\n\nvectors = Encoder.load"
+_OPENED_LSTM = "from twinpass.encoder.any_model import open_model\n\nvectors = open_model"
 
 
-def write_card(parts: Parts, result: Result, *, protocol: str = "") -> None:
+def write_card(parts: Parts, result: Result) -> None:
     """Write OUTPUT/README.md."""
-    overlap = parts.data.overlap
+    run, method = parts.run, parts.method
+    kept, overlap, is_lstm = method.models[result.kept], method.data.overlap, run.pooler is None
+    view = {"dropout": "two dropout passes", "pairs": "pairs", "triplets": "triplets"}.get(run.view)
     text = _PATTERN.format(
         name=result.output.name,
-        dimensions=parts.encoder.dimensions,
-        pooler=parts.encoder.pooler,
-        view=parts.run.view,
-        model=parts.run.model,
+        library="twinpass" if is_lstm else "sentence-transformers",
+        method={"simcse": "SimCSE"}.get(run.method, run.method),
+        dimensions=kept.dimensions,
+        pooler=run.pooler or "maximum over time",
+        title=method.title,
+        view=f", {view}" if run.method == "simcse" else "",
+        model=run.model,
+        opened=_OPENED_LSTM if is_lstm else _OPENED,
         output=result.output,
-        rows=len(parts.data),
-        source=parts.rows.source,
+        rows=method.examples,
+        source=method.rows.source,
         fingerprint=parts.progress.data_fingerprint,
         overlap="" if overlap is None else f" Lexical overlap of its pairs: {overlap:.0%} (F1 of bags of words).",
-        scores=_score_table(result, protocol),
+        scores=_score_table(result),
         steps=result.steps,
         reason=result.reason,
         seconds=result.seconds,
         rate=result.sentences_per_second,
         masked=result.masked,
-        changes=_changes(parts.run),
+        changes=_changes(run),
         twinpass=__version__,
         torch=version("torch"),
         transformers=version("transformers"),
         python=platform.python_version(),
         threads=torch.get_num_threads(),
-        device=parts.encoder.device,
+        device=method.device,
     )
     with writing(result.output / "README.md") as aside:
         aside.write_text(text, encoding="utf-8")
 
 
-def _score_table(result: Result, protocol: str) -> str:
+def _score_table(result: Result) -> str:
     if not result.last:
         return "The model was not evaluated in training."
-    lines = [f"Protocol: {protocol}\n"] if protocol else []
-    lines += ["| | before | best | last |", "|---|---|---|---|"]
-    lines += [f"| {name} | {_cells(name, result)} |" for name in result.last]
-    lines += [f"\nThe best was at step {result.best_step} and is the one kept here."] if result.best_step else []
-    return "\n".join(lines)
-
-
-def _cells(name: str, result: Result) -> str:
-    def cell(scores: Scores) -> str:
-        return f"{scores[name]:.4f}" if name in scores else "-"
-
-    return " | ".join(cell(scores) for scores in (result.before, result.best, result.last))
+    kept = f"The best was at step {result.best_step} and is the one kept here." if result.best_step else ""
+    return f"{to_markdown(result.grids())}\n{kept}".rstrip()
 
 
 def _changes(run: Run) -> str:
-    changed = [
-        f"- {field.name}: `{getattr(run, field.name)!r}`"
-        for field in dataclasses.fields(run)
-        if getattr(run, field.name) != field.default
-    ]
-    return "\n".join(changed)
+    return "\n".join(f"- {name}: `{value!r}`" for name, value in ({"method": run.method} | run.changes).items())

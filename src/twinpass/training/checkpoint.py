@@ -1,15 +1,16 @@
-"""Checkpoints: whole or not there, complete enough to go on bit by bit as if nothing had happened.
+"""Checkpoints: complete, whole or absent; a run resumes from one bit-for-bit identically.
 
 ::
 
     OUTPUT/checkpoints/
-      step-00000250/     the newest state: a model any verb can load, and beside it
+      step-00000250/     the newest state: a model that loads anywhere, and with it
         run.json           the run
-        progress.json      how far it is: step, scores, length of the log
-        trainer.safetensors  the optimizer's moments, further weights, the random generators
+        progress.json      step, scores, length of the log
+        trainer.safetensors  the optimizer's states, the heads' weights, the random generators
+        second/            a further encoder, where the method trains two
       best-00000250/     the model that scored best on dev, with run.json
 
-Each folder gets its name only when all of it is on the disk; older ones go once the newer one stands.
+Each folder gets its name only when all of it is on the disk; older ones are removed once the newer one is complete.
 """
 
 from __future__ import annotations
@@ -27,26 +28,26 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from twinpass.config import Run
-from twinpass.encoder.encoder import Encoder
-from twinpass.errors import ConfigError, OutputError
+from twinpass.errors import OutputError
 from twinpass.files import writing_folder
 from twinpass.log import Scores
+from twinpass.training.method import Trainable
 
 FOLDER = "checkpoints"
-SECOND = "second"  # where the other encoder of a dual encoder lies
-# Settings a resumed run may change: where things lie, how often they are saved, how the same rows are read.
-MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "skip_bad_rows", "model", "wordnet"}
+# Settings that a resumed run may change: where things are, how often they are saved, how the same rows are read.
+MAY_CHANGE = {"output", "device", "save_every", "tensorboard", "data", "dev", "skip_bad_rows", "model", "wordnet"}
 
 
 @dataclass
 class Progress:
-    """How far a run is; everything of it that is neither weight nor moment."""
+    """How far a run is: everything that is not a tensor."""
 
     step: int = 0
     before: Scores = field(default_factory=dict)
     best: Scores = field(default_factory=dict)
     last: Scores = field(default_factory=dict)
     best_step: int | None = None
+    kept: str = ""  # the name of the best model, or of the one kept without a dev set
     evaluations_without_gain: int = 0
     masked: int = 0
     seconds: float = 0.0
@@ -55,50 +56,55 @@ class Progress:
     data_fingerprint: str = ""
     scaler: dict[str, Any] = field(default_factory=dict)
     processes: int = 1
+    memory: dict[str, float] = field(default_factory=dict)  # of the method
 
 
 def step_folder(output: Path, step: int) -> Path:
-    """Return where the checkpoint of a step lies."""
+    """Return the folder of the checkpoint of a step."""
     return output / FOLDER / f"step-{step:08d}"
 
 
 def best_folder(output: Path, step: int) -> Path:
-    """Return where the best model so far lies."""
+    """Return the folder of the best model so far."""
     return output / FOLDER / f"best-{step:08d}"
 
 
 def newest(output: Path) -> Path | None:
-    """Return the newest whole checkpoint of an output folder, if there is one."""
+    """Return the newest complete checkpoint of an output folder, if there is one."""
     found = sorted((output / FOLDER).glob("step-*/progress.json"))
     return found[-1].parent if found else None
 
 
 def write_checkpoint(
-    output: Path, run: Run, progress: Progress, encoders: list[Encoder], tensors: dict[str, Tensor]
+    output: Path,
+    run: Run,
+    progress: Progress,
+    main: Trainable,
+    others: Mapping[str, Trainable],
+    state: dict[str, Tensor],
 ) -> Path:
-    """Write a checkpoint, then remove those it replaces; if writing fails, the previous one is untouched."""
+    """Write a checkpoint, then remove those it replaces; if writing fails, the previous one is unchanged."""
     target = step_folder(output, progress.step)
-    with _saying_what_is_left(output), writing_folder(target) as aside:
-        write_model(aside, run, encoders)
-        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        save_file(whole, aside / "trainer.safetensors")
-        # Read by nobody but a resumed run, which must find a NaN as it was.
+    with _naming_what_is_left(output), writing_folder(target) as aside:
+        write_model(aside, run, main, others)
+        save_file({name: tensor.contiguous() for name, tensor in state.items()}, aside / "trainer.safetensors")
+        # Read only by a resumed run, which must find a NaN as it was.
         (aside / "progress.json").write_text(json.dumps(asdict(progress), indent=2), encoding="utf-8")
     _remove_replaced(output, progress)
     return target
 
 
-def write_best(output: Path, run: Run, step: int, encoders: list[Encoder]) -> None:
+def write_best(output: Path, run: Run, step: int, kept: Trainable, others: Mapping[str, Trainable]) -> None:
     """Keep the present model as the best so far."""
-    with _saying_what_is_left(output), writing_folder(best_folder(output, step)) as aside:
-        write_model(aside, run, encoders)
+    with _naming_what_is_left(output), writing_folder(best_folder(output, step)) as aside:
+        write_model(aside, run, kept, others)
 
 
-def write_model(folder: Path, run: Run, encoders: list[Encoder]) -> None:
-    """Write the encoder (and a second one below it), and the run beside it."""
-    encoders[0].save(folder)
-    for second in encoders[1:]:
-        second.save(folder / SECOND)
+def write_model(folder: Path, run: Run, main: Trainable, others: Mapping[str, Trainable]) -> None:
+    """Write a model, others below it under their names, and the run beside it."""
+    main.save(folder)
+    for name, other in others.items():
+        other.save(folder / name)
     (folder / "run.json").write_text(run.to_json(), encoding="utf-8")
 
 
@@ -112,16 +118,27 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
     return load_file(folder / "trainer.safetensors")
 
 
-def check_same_run(folder: Path, run: Run) -> None:
-    """Refuse to resume with other settings than the checkpoint's."""
-    stored = asdict(Run.read(folder / "run.json"))
-    changed = [name for name, value in asdict(run).items() if stored[name] != value and name not in MAY_CHANGE]
+def difference(folder: Path, run: Run, *, source: str, fingerprint: str, processes: int) -> str | None:
+    """Return why a run cannot be resumed from a checkpoint, or None if it can."""
+    stored, progress = Run.read(folder / "run.json"), read_progress(folder)
+    # The checkpoint knows the pooler that the model brought along.
+    now = asdict(run if run.pooler is not None else run.replace(pooler=stored.pooler))
+    then = asdict(stored)
+    changed = [name for name in now if then[name] != now[name] and name not in MAY_CHANGE]
     if changed:
-        details = "; ".join(f"{name}: {stored[name]!r} then, {getattr(run, name)!r} now" for name in changed)
-        raise ConfigError(
-            f"the run in {folder} was made with other settings ({details}). Resume with the same ones, or start "
-            "anew in another folder; to train a finished model further, start from it as the model of a new run."
+        details = "; ".join(f"{name}: {then[name]!r} then, {now[name]!r} now" for name in changed)
+        return (
+            f"the run in {folder} was made with other settings ({details}). Resume with the same settings, or start "
+            "again in another folder; to train a finished model further, start from it as the model of a new run."
         )
+    if progress.data_fingerprint != fingerprint:
+        return f"{source} is not the text that {folder} was trained on. Resume with the same text."
+    if progress.processes != processes:
+        return (
+            f"{folder} was written by {progress.processes} process(es), and now there are {processes}. Resume with the "
+            "same number."
+        )
+    return None
 
 
 def clean(output: Path) -> None:
@@ -132,13 +149,15 @@ def clean(output: Path) -> None:
 
 
 def check_room(output: Path, parameters: int) -> None:
-    """Raise OutputError now if the disk could not take the checkpoints of a model of this size."""
-    # At the fullest moment: two checkpoints of weights and two moments, two best models, the finished one.
+    """Raise OutputError now if the disk has no room for the checkpoints of a model of this size."""
+    # At most: two checkpoints of weights and two moments, two best models, the finished one.
     needed = 4 * parameters * (3 + 3 + 1 + 1 + 1)
-    free = shutil.disk_usage(output).free
+    # What an earlier part of the run has written is replaced, so its room is free to use.
+    written = (*(output / FOLDER).rglob("*"), *output.glob("model*.safetensors"))
+    free = shutil.disk_usage(output).free + sum(path.stat().st_size for path in written if path.is_file())
     if free < needed:
         raise OutputError(
-            f"{output} lies on a disk with {free / 1e9:.1f} GB free, and this run needs about {needed / 1e9:.1f} GB "
+            f"{output} is on a disk with {free / 1e9:.1f} GB free, and this run needs about {needed / 1e9:.1f} GB "
             "for its checkpoints. Make room, or choose another place."
         )
 
@@ -155,7 +174,7 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer, names: dict[nn.Parameter
 def restore_optimizer(
     optimizer: torch.optim.Optimizer, names: dict[nn.Parameter, str], tensors: dict[str, Tensor]
 ) -> None:
-    """Bring the optimizer's state back."""
+    """Restore the optimizer's state."""
     states: dict[str, dict[str, Tensor]] = {}
     for place, tensor in tensors.items():
         kind, _, rest = place.partition(".")
@@ -163,35 +182,23 @@ def restore_optimizer(
             key, _, name = rest.partition(".")
             states.setdefault(name, {})[key] = tensor
     for group in optimizer.param_groups:
-        # Only a fused optimizer counts its steps beside the parameters; the others do so in main memory.
+        # Only a fused optimizer counts its steps on the device of the parameters; the others count in main memory.
         fused = bool(group.get("fused"))
         for parameter in group["params"]:
             for key, stored in states.get(names[parameter], {}).items():
-                beside = fused or key != "step"
-                optimizer.state[parameter][key] = stored.to(parameter.device) if beside else stored
+                on_device = fused or key != "step"
+                optimizer.state[parameter][key] = stored.to(parameter.device) if on_device else stored
 
 
 def random_tensors(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return every process's generators under the names they have in a checkpoint."""
-    return {
-        name: state for rank, own in enumerate(states) for name, state in with_prefix(f"random.{rank}", own).items()
-    }
+    return {f"random.{rank}.{name}": state for rank, own in enumerate(states) for name, state in own.items()}
 
 
 def random_states(tensors: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]:
     """Return one process's generators from a checkpoint."""
-    return without_prefix(f"random.{rank}", tensors)
-
-
-def with_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors under names that begin so."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin so, without that beginning."""
-    start = f"{prefix}."
-    return {name[len(start) :]: tensor for name, tensor in tensors.items() if name.startswith(start)}
+    start = f"random.{rank}."
+    return {name.removeprefix(start): state for name, state in tensors.items() if name.startswith(start)}
 
 
 def _remove_replaced(output: Path, progress: Progress) -> None:
@@ -204,8 +211,8 @@ def _remove_replaced(output: Path, progress: Progress) -> None:
 
 
 @contextlib.contextmanager
-def _saying_what_is_left(output: Path) -> Iterator[None]:
-    """Add to a failure to write which checkpoint there is to go on from."""
+def _naming_what_is_left(output: Path) -> Iterator[None]:
+    """Add to a failure to write which checkpoint to resume from."""
     try:
         yield
     except OutputError as error:

@@ -1,9 +1,9 @@
 """The batch is the unit of the loss, not of the forward pass.
 
-A batch's sentences are sorted by length and cut into chunks, so little is padding; each chunk is encoded, the
-vectors are put back in order, and the loss is taken over all of them. `encode_directly` keeps every chunk's graph.
-`encode_cached` keeps none: the gradient at the vectors is taken first, then each chunk is encoded again, under the
-same dropout masks, to carry it on. That bounds memory by one chunk and costs one forward pass more.
+A batch's sentences are sorted by length and cut into chunks, so there is little padding. Each chunk is encoded, the
+vectors are put back in order, and the loss is computed over all of them. `encode_directly` keeps every chunk's graph.
+`encode_cached` keeps none: the gradient with respect to the vectors is computed first, then each chunk is encoded
+again under the same dropout masks to propagate it. Memory is bounded by one chunk, for one more forward pass.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from torch import Tensor
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.batch import cut
-from twinpass.training.generators import TorchState
+from twinpass.training.randomness import TorchState
 
-TOKEN_BUDGET = 4_096  # padded tokens in one chunk where memory is not bounded by the user
-CHUNK_COST = 128.0  # what one more chunk costs in tokens: the fixed work of a forward and a backward pass
+TOKEN_BUDGET = 4_096  # padded tokens in one chunk, unless the run sets chunk_tokens
+CHUNK_COST = 128.0  # the fixed cost of one more chunk (forward and backward), in tokens
 
 Ids = Sequence[Any]  # one array of token ids per sentence
 Autocast = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -36,10 +36,10 @@ class Chunk(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """A batch's vectors (sentences, d), and what to call once the loss has been sent back to them."""
+    """A batch's vectors (sentences, d), and what to call after the loss was propagated back to them."""
 
     vectors: Tensor
-    carry_on: Callable[[], None]
+    propagate: Callable[[], None]
 
 
 def cut_chunks(ids: Ids, encoder_of: Sequence[Encoder], *, token_budget: int | None = None) -> list[Chunk]:
@@ -64,7 +64,7 @@ def encode_directly(
 def encode_cached(
     chunks: Sequence[Chunk], ids: Ids, *, dimensions: int, autocast: Autocast = contextlib.nullcontext
 ) -> Encoded:
-    """Encode without a graph now, and again chunk by chunk once the gradient at the vectors is known."""
+    """Encode without a graph now, and again chunk by chunk once the gradient of the vectors is known."""
     masks, parts = [], []
     with torch.no_grad():
         for chunk in chunks:

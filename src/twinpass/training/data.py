@@ -1,24 +1,27 @@
-"""Training text, tokenised ahead and held compactly; batches in a seeded order."""
+"""Training text: read, checked, tokenised ahead and stored compactly; batches in a seeded order."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
-from twinpass.text.positives import WithPositives, choose
-from twinpass.text.rows import Row, Rows
-from twinpass.training.care import lexical_overlap
+from twinpass.text.nli import LABEL_OF, LABELS
+from twinpass.text.rows import Row, Rows, text_key
+from twinpass.text.views import WithPositives, choose
 
-WINDOW = 16_384  # rows tokenised at a time: texts are never all in memory, only their ids are
+WINDOW = 16_384  # rows tokenised at a time: all token ids are in memory, never all texts
 OVERLAP_ROWS = 10_000
+EXAMPLES = 5  # of a leakage report
+CLASS_OF = {spelling: LABELS.index(label) for spelling, label in LABEL_OF.items()}
 
 Tokenize = Callable[[Sequence[str]], list[list[int]]]
 
@@ -30,11 +33,11 @@ class InMemory:
         self.source = source
         self.rows = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
         if not self.rows:
-            raise InputError(f"{source} holds no text to train on.")
+            raise InputError(f"{source} has no text to train on.")
         self.width = len(self.rows[0])
         for place, row in enumerate(self.rows):
             if len(row) != self.width:
-                raise InputError(f"row {place} has {len(row)} texts and row 0 has {self.width}. Give all the same.")
+                raise InputError(f"row {place} has {len(row)} texts and row 0 has {self.width}. Give the same number.")
 
     def __iter__(self) -> Iterator[Row]:
         return (Row(texts, None, f"row {place}") for place, texts in enumerate(self.rows))
@@ -47,16 +50,68 @@ class InMemory:
         return digest.hexdigest()
 
 
+class Sentences:
+    """Every text of every row as its own row."""
+
+    width = 1
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.source = rows.source
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row((text,), None, row.where) for row in self.rows for text in row.texts)
+
+    @property
+    def bad_rows(self) -> int:
+        """Number of rows that the last full pass skipped."""
+        return int(getattr(self.rows, "bad_rows", 0))
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 of the content."""
+        return self.rows.fingerprint()
+
+
+class LabelledPairs(Sentences):
+    """Rows of premise, hypothesis and label as rows of two texts; `classes` holds the labels in order."""
+
+    width = 2
+
+    def __init__(self, rows: Rows) -> None:
+        if rows.width != 3:
+            raise InputError(
+                f"{rows.source} has {rows.width} text column(s); expected premise, hypothesis and label. Name them "
+                "with columns."
+            )
+        super().__init__(rows)
+        self.classes = np.fromiter(map(_class_of, rows), np.int64)
+        if len(found := Counter(self.classes.tolist())) < 2:
+            only = LABELS[next(iter(found))]
+            raise InputError(f"every pair of {rows.source} is labelled {only}, so there is nothing to learn.")
+
+    def __iter__(self) -> Iterator[Row]:
+        return (Row(row.texts[:2], None, row.where) for row in self.rows)
+
+
+def _class_of(row: Row) -> int:
+    label = row.texts[2].strip().lower()
+    if label not in CLASS_OF:
+        raise InputError(
+            f"{row.where}: expected a label ({', '.join(CLASS_OF)}), got {row.texts[2]!r}. Remove such rows."
+        )
+    return CLASS_OF[label]
+
+
 @dataclass(frozen=True)
 class TrainingData:
-    """Token ids of the texts of the rows that are held, in flat arrays, with a key that tells equal texts."""
+    """Token ids of the texts of the rows that are held, in flat arrays, with keys that show which texts are equal."""
 
     rows: int  # in the corpus
-    held: NDArray[np.int64] | None  # the numbers of the rows held here, rising; None where all are
+    held: NDArray[np.int64] | None  # the numbers of the rows held here, ascending; None if all are
     tokens: NDArray[np.int32]
     ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of held row p is p * width + k
     keys: NDArray[np.uint64]  # (held rows, width)
-    overlap: float | None  # mean lexical overlap of the first two columns, over the first rows held
+    overlap: float | None  # mean lexical overlap of the first two columns, over the first rows
 
     def __len__(self) -> int:
         return self.rows
@@ -86,7 +141,7 @@ class TrainingData:
 def read_data(
     rows: Rows, tokenize: Tokenize, *, total: int | None = None, held: NDArray[np.int64] | None = None
 ) -> TrainingData:
-    """Tokenise every row once, or of `total` rows only those held; refuse what nothing can be learned from."""
+    """Tokenise every row once, or of `total` rows only those in `held`; refuse text without negatives."""
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []
     keys: list[NDArray[np.uint64]] = []
@@ -97,7 +152,7 @@ def read_data(
         ids = _tokenize_distinct(texts, tokenize)
         lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
         tokens.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
-        keys.append(np.fromiter(map(text_key, texts), np.uint64, len(texts)))
+        keys.append(np.fromiter(map(text_hash, texts), np.uint64, len(texts)))
     table = np.concatenate(keys).reshape(-1, rows.width)
     _check_learnable(table, rows.source)
     overlap = lexical_overlap(first) if rows.width > 1 else None
@@ -107,18 +162,18 @@ def read_data(
 
 
 def count_rows(rows: Rows) -> int:
-    """Return how many rows there are."""
+    """Return the number of rows."""
     return rows.count() if isinstance(rows, WithPositives) else sum(1 for _ in rows)
 
 
-def text_key(text: str) -> int:
-    """Return 64 bits that tell texts apart: equal texts have equal keys."""
+def text_hash(text: str) -> int:
+    """Return a 64-bit hash of a text: equal texts have equal keys."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
 
 
 @dataclass(frozen=True)
 class Batches:
-    """The batches of a run, numbered from 0: a step's number alone says which rows it takes."""
+    """The batches of a run, numbered from 0: a step's number alone determines its rows."""
 
     rows: int
     size: int
@@ -129,18 +184,18 @@ class Batches:
     def per_epoch(self) -> int:
         """Number of batches in one pass over the data, a smaller last one included."""
         whole, rest = divmod(self.rows, self.size)
-        # A last row alone would have no negatives, so it joins the batch before it.
+        # A last row alone would have no negatives, so it joins the previous batch.
         lonely = rest == 1 and whole > 0 and not self.hard_negatives
         return whole + (rest > 0 and not lonely)
 
     def visited(self, steps: int) -> NDArray[np.int64] | None:
-        """Return the rows that a run of so many steps sees, or None if it sees them all."""
+        """Return the rows that a run of this many steps uses, or None if it uses all of them."""
         if steps >= self.per_epoch:
             return None
         return np.sort(np.concatenate([rows for _, rows in self.since(0, until=steps)]))
 
     def since(self, step: int, *, until: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield (step, rows) from a step on, drawing each epoch's order once."""
+        """Yield (step, rows) starting at a step, drawing each epoch's order once."""
         while step < until:
             epoch, place = divmod(step, self.per_epoch)
             order: NDArray[np.int64] = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
@@ -150,9 +205,9 @@ class Batches:
                 step += 1
 
 
-def find_rows(rows: Rows, wanted: Iterable[int], *, most: int = 5) -> list[str]:
-    """Return "file:line: text" for rows by number, by reading again; at most so many."""
-    found = _select(rows, islice(sorted(set(wanted)), most))
+def find_rows(rows: Rows, numbers: Iterable[int], *, most: int = 5) -> list[str]:
+    """Return "file:line: text" for at most `most` of the rows with these numbers, by reading the text again."""
+    found = _select(rows, islice(sorted(set(numbers)), most))
     return [f"{row.where}: {' | '.join(row.texts)[:200]}" for row in found]
 
 
@@ -163,14 +218,14 @@ def _windows(rows: Rows, held: NDArray[np.int64] | None) -> Iterator[list[tuple[
 
 
 def _select(rows: Rows, numbers: Iterable[int] | None) -> Iterator[Row]:
-    """Yield the rows of these numbers (rising), or all; where positives are made, only theirs are."""
+    """Yield the rows with these numbers (ascending), or all; positives are made for these rows only."""
     if isinstance(rows, WithPositives):
         return rows.only(numbers)
     return iter(rows) if numbers is None else (row for _, row in choose(rows, numbers))
 
 
 def _tokenize_distinct(texts: Sequence[str], tokenize: Tokenize) -> list[list[int]]:
-    """Tokenise each distinct text once, and hand the ids out to all of its places."""
+    """Tokenise each distinct text once."""
     distinct = list(dict.fromkeys(texts))
     if len(distinct) == len(texts):
         return tokenize(texts)
@@ -183,9 +238,62 @@ def _check_learnable(keys: NDArray[np.uint64], source: str) -> None:
     if keys.shape[1] == 3:
         return
     if len(keys) == 1:
-        raise InputError(f"{source} has one row. Learning tells rows apart, so it needs 2 or more.")
+        raise InputError(f"{source} has one row. The other rows are the negatives, so training needs 2 or more.")
     if len(np.unique(keys[:, 0])) == 1 or len(np.unique(keys[:, -1])) == 1:
         raise InputError(
-            f"all {len(keys)} rows of {source} hold the same text. Learning tells texts apart, so it needs "
-            "different ones."
+            f"all {len(keys)} rows of {source} hold the same text. The other rows are the negatives, so training "
+            "needs different texts."
         )
+
+
+class Leakage(NamedTuple):
+    """What an evaluation shares with the training text."""
+
+    sentences: int  # distinct sentences of the evaluation that occur in training
+    of_sentences: int
+    rows: int  # rows of the evaluation all of whose texts occur in training
+    of_rows: int
+    examples: tuple[str, ...]  # "file:line: text" in the training text
+
+    def report(self, *, evaluation: str, training: str) -> list[str]:
+        """Return what was found as lines of text."""
+        return [
+            f"leakage: {self.sentences:,} of {self.of_sentences:,} sentences of {evaluation}, and {self.rows:,} of its "
+            f"{self.of_rows:,} rows as a whole, occur in {training}",
+            *(f"  {example}" for example in self.examples),
+        ]
+
+
+def leakage(training: Iterable[Row], evaluation: Iterable[Row]) -> Leakage:
+    """Find evaluation sentences in training text, ignoring case, spaces and punctuation."""
+    rows = [[text_key(text) for text in row.texts] for row in evaluation]
+    sought = {key for row in rows for key in row if key}
+    found: set[bytes] = set()
+    examples: list[str] = []
+    for row in training:
+        for text in row.texts:
+            key = text_key(text)
+            if key in sought and key not in found:
+                found.add(key)
+                if len(examples) < EXAMPLES:
+                    examples.append(f"{row.where}: {text}")
+    whole = sum(1 for row in rows if all(key in found for key in row))
+    return Leakage(len(found), len(sought), whole, len(rows), tuple(examples))
+
+
+def lexical_overlap(pairs: Iterable[Sequence[str]]) -> float:
+    """Return the mean F1 between the bags of words of each row's first two texts (section 4)."""
+    scores = [overlap_f1(texts[0], texts[1]) for texts in pairs]
+    return sum(scores) / len(scores) if scores else 0.0
+
+
+def overlap_f1(left: str, right: str) -> float:
+    """Return the F1 between two bags of lowercased words."""
+    a, b = Counter(_words(left)), Counter(_words(right))
+    shared, total = sum((a & b).values()), sum(a.values()) + sum(b.values())
+    return 2 * shared / total if total else 0.0
+
+
+def _words(text: str) -> list[str]:
+    """Split into runs of letters and digits, so a comma next to a word does not matter."""
+    return "".join(c if c.isalnum() else " " for c in text.casefold()).split()

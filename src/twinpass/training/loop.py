@@ -1,42 +1,27 @@
-"""The training loop, in plain sight."""
+"""The training loop, the same for every method, and the record of a run: events, evaluations, checkpoints."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from collections.abc import Callable
+from typing import Any
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import TrainingError
-from twinpass.log import OnEvent, Result, Started, Stepped
+from twinpass.errors import ConfigError, TrainingError
+from twinpass.files import writing
+from twinpass.log import Evaluated, Event, LogWriter, OnEvent, Result, Saved, Scores, Started, Stepped, Stopped, Tracked
 from twinpass.training import checkpoint
-from twinpass.training.chunked import cut_chunks, encode_cached, encode_directly
-from twinpass.training.data import find_rows
-from twinpass.training.memory import explaining_memory, memory_of
-from twinpass.training.negatives import false_negatives, negatives_per_anchor
-from twinpass.training.objectives import OBJECTIVES
+from twinpass.training.card import write_card
+from twinpass.training.method import Encode, Numbers, Outcome
+from twinpass.training.processes import explaining_memory, interruptible, memory_of
+from twinpass.training.randomness import keeping_states, take_states
 from twinpass.training.setup import Given, Parts, prepare
-from twinpass.training.signals import interruptible
-from twinpass.training.watch import Evaluate, Watch
 
-Numbers = NDArray[np.int64]
-CHUNK = 4096  # tokens that are encoded at once where the memory does not hold a whole batch
-
-
-class Outcome(NamedTuple):
-    """What one step came to."""
-
-    loss: float
-    mlm_loss: float | None
-    gradient_norm: float
-    negatives: float
-    masked: int
+Evaluate = Callable[[Encode], "float | Scores"]
+CHUNK = 4096  # tokens to encode at once where the memory is too small for a whole batch
 
 
 def train(
@@ -51,162 +36,310 @@ def train(
 ) -> Result:
     """Train a sentence encoder as the run describes and leave it in the run's output folder.
 
-    `evaluate` is handed a function from texts to vectors and returns a score (higher is better), or a dictionary
-    of numbers with one under "score"; the best model by that score is the one kept. `on_event` is called with
-    every event of twinpass.log. `rows` and `encoder` take the place of the run's data and model.
-    `resume` goes on from the newest checkpoint, bit by bit; `overwrite` lets a new run replace an old one.
+    `evaluate` gets a function from texts to vectors and returns a score (higher is better), or a dictionary of
+    numbers with one under "score"; the best model by that score is kept. `on_event` is called with every event of
+    twinpass.log. `rows` and `encoder` replace the run's data and model. `resume` continues from the newest checkpoint,
+    bit-for-bit identically; `overwrite` lets a new run replace an old one. With both, a stopped run is resumed if it
+    is the same one, and replaced otherwise.
     """
+    if run.dev is not None and evaluate is None:
+        raise ConfigError("twinpass.train opens run.dev; this loop takes the opened dev set as `evaluate`.")
     parts = prepare(run, rows=rows, encoder=encoder, resume=resume, overwrite=overwrite)
-    watch = Watch(parts, evaluate, on_event)
+    record = Record(parts, evaluate, on_event)
     try:
-        with explaining_memory(lambda: _no_memory(parts)):
-            with interruptible() as interrupted:
-                watch.tell(_introduce(parts))
-                reason = _run_steps(parts, watch, interrupted)
-            return watch.finish(reason)
+        with explaining_memory(lambda: _no_memory(parts)), interruptible() as interrupted:
+            record.tell(_introduce(parts))
+            reason = _run_steps(parts, record, interrupted)
+            result = record.finish(reason)
     finally:
-        watch.close()
+        record.close()
+    # A signal in the very last step, or while the model is written, comes too late to stop the run, but it is not lost.
+    return dataclasses.replace(result, interrupted=interrupted() or reason == "interrupted")
 
 
-def _run_steps(parts: Parts, watch: Watch, interrupted: Callable[[], bool]) -> str:
-    """Take the steps that are left and return why it ended."""
-    run, progress = parts.run, parts.progress
+def _run_steps(parts: Parts, record: Record, interrupted: Callable[[], bool]) -> str:
+    """Take the remaining steps and return why they ended."""
+    run, method, progress = parts.run, parts.method, parts.progress
     optimizer = parts.accelerator.prepare(parts.optimizer)
+    eval_every = run.eval_every or parts.batches.per_epoch
     if progress.step == 0:
-        watch.evaluate()
+        record.evaluate()
         if run.track_geometry is not None:
-            watch.track()
-    for step, rows in parts.batches.since(progress.step, until=parts.steps):
-        if run.patience is not None and progress.evaluations_without_gain >= run.patience:
+            record.track()
+    for step, examples in parts.batches.since(progress.step, until=parts.steps):
+        impatient = run.patience is not None and progress.evaluations_without_gain >= run.patience
+        if impatient or method.exhausted():
             return "early stop"
-        set_learning_rate(parts.optimizer, run, step, parts.steps)
-        outcome = compute_gradient(parts, step, rows)
+        method.set_rate(parts.optimizer, step, parts.steps)
+        outcome, norm = compute_gradient(parts, step, examples)
         optimizer.step()
         optimizer.zero_grad()
 
         progress.step, progress.loss = step + 1, outcome.loss
         progress.masked += outcome.masked
-        watch.tell(_describe(parts, watch, outcome, len(rows)))
-        if progress.step % run.eval_every == 0 or progress.step == parts.steps:
-            watch.evaluate()
+        record.tell(record.describe_step(outcome, norm))
+        if progress.step % eval_every == 0 or progress.step == parts.steps:
+            record.evaluate()
         if run.track_geometry is not None and progress.step % run.track_geometry == 0:
-            watch.track()
+            record.track()
         stop = parts.processes.total(interrupted()) > 0
         if stop or progress.step % run.save_every == 0:
-            watch.save()
+            record.save()
         if stop and progress.step < parts.steps:
             return "interrupted"
     return "finished"
 
 
-def compute_gradient(parts: Parts, step: int, rows: Numbers) -> Outcome:
-    """Encode a batch's passes, take the loss over all of it, and send it back to the parameters."""
-    run, processes, accelerator = parts.run, parts.processes, parts.accelerator
-    own = processes.share(rows)
-    # The view says which sentences make which passes; for unsupervised SimCSE every sentence makes two.
-    passes = parts.view.passes(parts.data.columns(own))
-    ids = [parts.data.ids(text) for one_pass in passes for text in one_pass]
-    encoder_of = [parts.encoders[min(place, len(parts.encoders) - 1)] for place in range(len(passes)) for _ in own]
-
-    encode = encode_cached if run.chunk_tokens else encode_directly
-    chunks = cut_chunks(ids, encoder_of, token_budget=run.chunk_tokens)
-    width = parts.encoder.dimensions
-    encoded = encode(chunks, ids, dimensions=width, autocast=accelerator.autocast)
-    vectors = processes.gather(encoded.vectors.view(len(passes), len(own), width), len(rows))
-
-    keys = parts.view.passes(parts.data.key_columns(rows))
-    mask = None if run.keep_duplicates else false_negatives(keys)
-    masked = 0 if mask is None else int(mask.sum())
-    hidden = torch.from_numpy(mask).to(vectors.device) if masked else None
-    loss = OBJECTIVES[run.view](vectors.unbind(), run, hidden)
-    value = loss.item()
-    _check_finite(parts, "the loss", value, step, rows, vectors)
-    if loss.requires_grad:
-        accelerator.backward(loss)
-        encoded.carry_on()
-
-    mlm_loss = _mlm_backward(parts, step, ids)
-    processes.sum_gradients(parts.names)
-    norm = float(accelerator.clip_grad_norm_(list(parts.names), run.clip))
-    if accelerator.scaler is None:  # with fp16 the scaler skips such a step by itself
-        _check_finite(parts, "the gradient's norm", norm, step, rows, vectors)
-    total = value + (mlm_loss or 0.0)
-    return Outcome(total, mlm_loss, norm, negatives_per_anchor(keys, mask), masked)
+def compute_gradient(parts: Parts, step: int, examples: Numbers) -> tuple[Outcome, float]:
+    """Compute the clipped gradient of a batch; return the step's numbers and the norm before clipping."""
+    outcome = parts.method.backward(step, examples)
+    _check_finite(parts, "the loss", outcome.loss, step, examples, outcome)
+    parts.processes.sum_gradients(parts.names)
+    clip = math.inf if parts.run.clip is None else parts.run.clip
+    norm = float(parts.accelerator.clip_grad_norm_(list(parts.names), clip))
+    if parts.accelerator.scaler is None:  # with fp16 the scaler skips such a step by itself
+        _check_finite(parts, "the gradient's norm", norm, step, examples, outcome)
+    return outcome, norm
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, run: Run, step: int, steps: int) -> None:
-    """Set the rate of a step (counted from 0): linear from the peak to 0, after a warm-up if the run has one."""
-    warmup = round(run.warmup * steps)
-    share = (step + 1) / (warmup + 1) if step < warmup else (steps - step) / (steps - warmup)
-    for group in optimizer.param_groups:
-        group["lr"] = run.learning_rate * share
-
-
-def _mlm_backward(parts: Parts, step: int, ids: Sequence[object]) -> float | None:
-    if parts.mlm is None:
-        return None
-    # Drawn from the step's own generator, so a resumed run hides the same tokens.
-    random = np.random.default_rng([parts.run.seed, step, parts.processes.rank])
-    return parts.mlm.backward(ids, random, weight=parts.run.mlm_weight, processes=parts.processes)
-
-
-def _check_finite(parts: Parts, what: str, value: float, step: int, rows: Numbers, vectors: torch.Tensor) -> None:
-    """Stop the run at a number that is none, and say on which texts."""
+def _check_finite(parts: Parts, what: str, value: float, step: int, examples: Numbers, outcome: Outcome) -> None:
+    """Stop the run at a non-finite value, and report the texts."""
     if math.isfinite(value):
         return
-    broken = (~vectors.detach().isfinite().all(dim=2)).any(dim=0).cpu().numpy()
+    blamed = examples
+    if outcome.vectors is not None:
+        broken = (~outcome.vectors.isfinite().all(dim=2)).any(dim=0).cpu().numpy()
+        blamed = examples[broken] if broken.any() else examples
     good = checkpoint.newest(parts.output)
-    kept = f"The last good checkpoint is {good}" if good else "There was no checkpoint yet"
-    texts = find_rows(parts.rows, (rows[broken] if broken.any() else rows).tolist())
     raise TrainingError(
-        f"{what} is {value} at step {step + 1}, on {int(broken.sum()) or len(rows)} of {len(rows)} rows:\n  "
-        + "\n  ".join(texts)
-        + f"\n{kept}. Look at these texts, or train with a lower learning rate."
+        f"{what} is {value} at step {step + 1}, on {len(blamed)} of {len(examples)} rows:\n  "
+        + "\n  ".join(parts.method.describe(blamed))
+        + f"\n{f'The last good checkpoint is {good}' if good else 'There was no checkpoint yet'}. Look at these texts, "
+        f"or train with a learning rate below {parts.run.learning_rate}."
     )
 
 
 def _no_memory(parts: Parts) -> str:
-    """Say what ran out, and what asks for less of it."""
+    """Return what ran out, and what needs less of it."""
     run = parts.run
     smaller = CHUNK if run.chunk_tokens is None else max(1, run.chunk_tokens // 2)
     return (
-        f"{memory_of(parts.encoder.device)} ran out at step {parts.progress.step + 1}, with a batch of "
-        f"{run.batch_size} rows. Begin anew with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and "
-        "its loss stays the same. If that is not enough, take a smaller batch."
+        f"{memory_of(parts.method.device)} ran out at step {parts.progress.step + 1}, with a batch of "
+        f"{run.batch_size} rows. Start again with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and "
+        "its loss stays the same. If that is not enough, use a smaller batch_size or max_tokens, or resume where there "
+        "is more memory."
     )
 
 
 def _introduce(parts: Parts) -> Started:
-    columns = {1: "one text column", 2: "two text columns", 3: "three text columns"}[parts.data.width]
-    made, source = parts.run.positive, parts.rows.source
+    method, run = parts.method, parts.run
     return Started(
-        view=parts.run.view,
-        why=f"{source} has {columns}" if made is None else f"positives of {source} are made by {made}",
-        pooler=parts.encoder.pooler,
-        rows=len(parts.data),
+        method=run.method,
+        objective=method.objective,
+        view=run.view if run.method == "simcse" else "",
+        why=method.why,
+        pooler=run.pooler or "maximum over time",
+        rows=method.examples,
         steps=parts.steps,
         first_step=parts.progress.step,
         epochs=parts.steps / parts.batches.per_epoch,
-        batch_size=min(parts.run.batch_size, len(parts.data)),
+        batch_size=min(method.per_step, method.examples),
         processes=parts.processes.count,
         parameters=sum(parameter.numel() for parameter in parts.names),
-        lexical_overlap=parts.data.overlap,
+        lexical_overlap=method.data.overlap,
         notes=parts.notes,
     )
 
 
-def _describe(parts: Parts, watch: Watch, outcome: Outcome, rows: int) -> Stepped:
-    rate = watch.note_step(rows * parts.data.width, time.monotonic())
-    return Stepped(
-        step=parts.progress.step,
-        steps=parts.steps,
-        epoch=parts.progress.step / parts.batches.per_epoch,
-        loss=outcome.loss,
-        mlm_loss=outcome.mlm_loss,
-        learning_rate=parts.optimizer.param_groups[0]["lr"],
-        gradient_norm=outcome.gradient_norm,
-        negatives=outcome.negatives,
-        masked=outcome.masked,
-        sentences_per_second=rate.sentences_per_second,
-        seconds_left=rate.seconds_left,
-    )
+def as_scores(found: float | Scores) -> Scores:
+    """Return the result of an evaluation as named numbers, one of them under "score"."""
+    if not isinstance(found, dict):
+        return {"score": float(found)}
+    if "score" not in found:
+        raise ConfigError(f"evaluate must return a number, or a dict with a 'score'; it returned {list(found)}.")
+    return {name: float(value) for name, value in found.items()}
+
+
+class Record:
+    """What happens around the steps: events are logged, models evaluated and saved, the run is finished."""
+
+    def __init__(self, parts: Parts, evaluate: Evaluate | None, on_event: OnEvent | None) -> None:
+        self.parts, self.evaluator, self.on_event = parts, evaluate, on_event
+        self.protocol = str(getattr(evaluate, "protocol", ""))
+        self.log: LogWriter | None = None
+        if parts.processes.is_main:
+            board = parts.run.tensorboard
+            self.log = LogWriter(parts.output, length=parts.progress.log_length, tensorboard=board)
+            with writing(parts.output / "run.json") as aside:
+                aside.write_text(parts.run.to_json(), encoding="utf-8")
+        self.saved_step = parts.progress.step if parts.progress.step else None
+        self.scored: tuple[int, str, Scores] | None = None  # the step last scored, the best candidate, its scores
+        self.steps = self.texts = 0
+        self.training_seconds = 0.0  # without evaluations and saving
+        self.started = self.last_mark = time.monotonic()
+
+    def tell(self, event: Event) -> None:
+        """Log an event and pass it to the listener, in the main process only."""
+        if self.log is None:
+            return
+        # A checkpoint stores the log's length, so its own event comes too late to be logged.
+        if not isinstance(event, Saved):
+            self.log.write(event)
+        if self.on_event is not None:
+            self.on_event(event)
+
+    def describe_step(self, outcome: Outcome, norm: float) -> Stepped:
+        """Count a step and return its event."""
+        parts, now = self.parts, time.monotonic()
+        self.steps += 1
+        self.texts += outcome.texts
+        self.training_seconds += now - self.last_mark
+        self.last_mark = now
+        step, seconds = parts.progress.step, max(self.training_seconds, 1e-9)
+        return Stepped(
+            step=step,
+            steps=parts.steps,
+            epoch=step / parts.batches.per_epoch,
+            loss=outcome.loss,
+            mlm_loss=outcome.mlm_loss,
+            learning_rate=parts.optimizer.param_groups[0]["lr"],
+            gradient_norm=norm,
+            negatives=outcome.negatives,
+            masked=outcome.masked,
+            sentences_per_second=self.texts / seconds,
+            seconds_left=(parts.steps - step) * seconds / self.steps,
+        )
+
+    def evaluate(self) -> None:
+        """Score the present model, and keep it if it is the best so far."""
+        if self.evaluator is None:
+            return
+        parts, progress = self.parts, self.parts.progress
+        name, scores = self._score()
+        before = progress.step == 0
+        gain = not before and scores["score"] > progress.best.get("score", -math.inf)
+        if before:
+            progress.before = scores
+        else:
+            progress.last = scores
+            progress.evaluations_without_gain = 0 if gain else progress.evaluations_without_gain + 1
+            parts.method.note_evaluation(gain=gain)
+        if gain:
+            progress.best, progress.best_step, progress.kept = scores, progress.step, name
+            if parts.processes.is_main:
+                candidates = parts.method.candidates()
+                others = {each: model for each, model in parts.method.models.items() if each not in candidates}
+                checkpoint.write_best(parts.output, parts.run, progress.step, candidates[name], others)
+        self.tell(Evaluated(step=progress.step, score=scores["score"], scores=scores, best=gain))
+        self.last_mark = time.monotonic()
+
+    def track(self) -> None:
+        """Log alignment and uniformity of the dev set's vectors."""
+        _, scores = self._score()
+        if not {"alignment", "uniformity"} <= scores.keys():
+            found = "no dev set" if self.evaluator is None else f"one that gives {', '.join(scores)}"
+            raise ConfigError(
+                f"track_geometry needs a dev set of pairs, some of which mean the same; this run has {found}."
+            )
+        step = self.parts.progress.step
+        self.tell(Tracked(step=step, alignment=scores["alignment"], uniformity=scores["uniformity"]))
+        self.last_mark = time.monotonic()
+
+    def save(self) -> None:
+        """Write a checkpoint of the present state, unless there is one of this step."""
+        parts, progress, method = self.parts, self.parts.progress, self.parts.method
+        if self.saved_step == progress.step:
+            return
+        progress.seconds += time.monotonic() - self.started
+        self.started = time.monotonic()
+        progress.log_length = self.log.length() if self.log else 0
+        progress.processes = parts.processes.count
+        progress.memory = method.memory()
+        progress.scaler = parts.accelerator.scaler.state_dict() if parts.accelerator.scaler else {}
+        random = parts.processes.everyones(take_states(method.device))
+        if parts.processes.is_main:
+            state = self._state() | checkpoint.random_tensors(random)
+            main = method.candidates()[method.main]
+            others = {name: model for name, model in method.models.items() if name != method.main}
+            folder = checkpoint.write_checkpoint(parts.output, parts.run, progress, main, others, state)
+            self.tell(Saved(step=progress.step, folder=str(folder)))
+        parts.processes.wait()
+        self.saved_step = progress.step
+        self.last_mark = time.monotonic()
+
+    def finish(self, reason: str) -> Result:
+        """Save the last state, write the kept model into the output folder and return the result."""
+        self.save()
+        parts, progress = self.parts, self.parts.progress
+        finished = reason != "interrupted"
+        if finished and parts.processes.is_main:
+            self._write_model()
+        python = f"train(Run.read('{parts.output}/run.json'), resume=True)"
+        advice = f"Resume with the same command and --resume, or {python}."
+        if finished:
+            advice = f"The model is in {parts.output}."
+        self.tell(Stopped(step=progress.step, reason=reason, advice=advice))
+        result = Result(
+            output=parts.output,
+            reason=reason,
+            steps=progress.step,
+            loss=progress.loss,
+            kept=progress.kept,
+            before=progress.before,
+            best=progress.best,
+            last=progress.last,
+            best_step=progress.best_step,
+            masked=progress.masked,
+            seconds=progress.seconds + time.monotonic() - self.started,
+            sentences_per_second=self.texts / self.training_seconds if self.training_seconds else 0.0,
+            protocol=self.protocol,
+            advice=advice,
+        )
+        if finished and parts.processes.is_main:
+            write_card(parts, result)
+        parts.processes.wait()
+        return result
+
+    def close(self) -> None:
+        """Close the log and leave the encoders ready for use."""
+        if self.log is not None:
+            self.log.close()
+        for model in self.parts.method.models.values():
+            model.model.eval()
+
+    def _write_model(self) -> None:
+        """Save the best model by dev if there is one, the last otherwise."""
+        parts, progress = self.parts, self.parts.progress
+        if progress.best_step is None or progress.best_step == progress.step:
+            parts.method.candidates()[progress.kept].save(parts.output)
+        else:
+            best = checkpoint.best_folder(parts.output, progress.best_step)
+            parts.method.load_saved(best, parts.method.device).save(parts.output)
+
+    def _score(self) -> tuple[str, Scores]:
+        """Return the best candidate and its scores, the same in every process."""
+        if self.evaluator is None:
+            return "", {}
+        step, processes = self.parts.progress.step, self.parts.processes
+        if self.scored is None or self.scored[0] != step:
+            self.scored = step, *processes.from_main(self._score_candidates() if processes.is_main else None)
+        return self.scored[1:]
+
+    def _score_candidates(self) -> tuple[str, Scores]:
+        candidates = list(self.parts.method.candidates().items())
+        if self.parts.progress.step == 0:  # where they are still the same
+            candidates = candidates[:1]
+        scored: dict[str, Scores] = {}
+        for name, candidate in candidates:
+            # Nothing that an evaluation draws at random changes the training.
+            with keeping_states(self.parts.method.device):
+                scored[name] = as_scores(self.evaluator(candidate.encode))  # type: ignore[misc]
+        # NaN is below all other scores.
+        return max(scored.items(), key=lambda item: (not math.isnan(item[1]["score"]), item[1]["score"]))
+
+    def _state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds besides the models: the optimizer's states and the heads' weights."""
+        parts = self.parts
+        heads = tuple(f"{name}." for name in parts.method.heads)
+        weights = {name: parameter.detach() for parameter, name in parts.names.items() if name.startswith(heads)}
+        return checkpoint.optimizer_tensors(parts.optimizer, parts.names) | weights

@@ -1,19 +1,26 @@
-"""One batch over many processes: each encodes its share, and all take the same loss over the whole.
+"""One batch over several processes, and what the system does to them: signals, and memory that runs out.
 
-Every process gathers everyone's vectors and puts its own, with their graph, in its place. The loss it then computes
-is the whole batch's, and sending it back gives the part of the gradient that runs through its own sentences. The
-gradient of the batch is therefore the sum over processes, not the mean that data-parallel wrappers take.
+Every process encodes its share of the batch, gathers everyone's vectors and puts its own, with their graph, in their
+place. The loss it then computes is the whole batch's, and its backward pass gives the part of the gradient that flows
+through its own sentences. The gradient of the batch is therefore the sum over processes, not the mean that
+data-parallel wrappers take.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from twinpass.errors import TrainingError
 
 
 class Processes:
@@ -26,14 +33,14 @@ class Processes:
         self.is_main: bool = accelerator.is_main_process
 
     def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return this process's part of a batch's rows; parts differ by one row at most, and may be empty."""
+        """Return this process's part of a batch's rows; parts differ by at most one row and may be empty."""
         return np.array_split(rows, self.count)[self.rank]
 
     def gather(self, passes: Tensor, rows: int) -> Tensor:
         """Return (passes, rows, d) of the whole batch from everyone's (passes, share, d)."""
         if self.count == 1:
             return passes
-        passes = passes.to(self.accelerator.device)  # a process without rows has nothing there yet
+        passes = passes.to(self.accelerator.device)  # a process without rows has made no tensor there yet
         shares = [len(part) for part in np.array_split(np.arange(rows), self.count)]
         padded = passes.new_zeros(passes.shape[0], max(shares), passes.shape[2])
         padded[:, : passes.shape[1]] = passes.detach()
@@ -63,7 +70,7 @@ class Processes:
         return float(self.accelerator.reduce(everyone, reduction="sum").item())
 
     def from_main(self, thing: Any) -> Any:
-        """Return the main process's thing everywhere."""
+        """Return the main process's object in every process."""
         if self.count == 1:
             return thing
         from accelerate.utils import broadcast_object_list
@@ -71,7 +78,7 @@ class Processes:
         return broadcast_object_list([thing])[0]
 
     def everyones(self, thing: Any) -> list[Any]:
-        """Return every process's thing, in order of rank."""
+        """Return every process's object, in order of rank."""
         if self.count == 1:
             return [thing]
         from accelerate.utils import gather_object
@@ -80,5 +87,44 @@ class Processes:
         return things
 
     def wait(self) -> None:
-        """Wait until every process is here."""
+        """Wait for every process."""
         self.accelerator.wait_for_everyone()
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yield a function that returns whether SIGINT or SIGTERM arrived; a second signal stops at once."""
+    arrived = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if arrived.is_set():
+            raise KeyboardInterrupt
+        arrived.set()
+
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived.is_set  # only the main thread may handle signals
+        return
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield arrived.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def explaining_memory(advice: Callable[[], str]) -> Iterator[None]:
+    """Turn torch's out-of-memory error into a TrainingError that says what needs less memory."""
+    from accelerate.utils.memory import should_reduce_batch_size
+
+    try:
+        yield
+    except RuntimeError as error:
+        if should_reduce_batch_size(error):
+            raise TrainingError(advice()) from error
+        raise
+
+
+def memory_of(device: torch.device) -> str:
+    """Return whose memory a device uses, in words."""
+    return f"the memory of the {'machine' if device.type == 'cpu' else 'GPU'}"

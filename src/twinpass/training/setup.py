@@ -1,9 +1,10 @@
-"""From a Run to everything its loop needs; whatever cannot work is found here, before the first step."""
+"""From a Run to everything that the loop needs; what cannot work is found here, before the first step."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from twinpass.config import Run
+from twinpass.config import METHOD_DEFAULTS, Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.runtime import check_precision, choose_device
 from twinpass.errors import ConfigError, OutputError
@@ -19,108 +20,107 @@ from twinpass.files import check_writable, explaining
 from twinpass.log import FILE as LOG
 from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import Rows
-from twinpass.text.views import VIEWS, View, choose_view, shared_dropout
 from twinpass.training import checkpoint
-from twinpass.training.data import Batches, InMemory, TrainingData, count_rows, read_data
-from twinpass.training.generators import restore_states
-from twinpass.training.mlm import MaskedLanguageModel
-from twinpass.training.models import load_encoders, load_mlm, make_optimizer, name_parameters, token_limit
-from twinpass.training.positives import add_positives
+from twinpass.training.data import Batches, InMemory
+from twinpass.training.method import Method, Start
+from twinpass.training.methods import METHODS
 from twinpass.training.processes import Processes
+from twinpass.training.randomness import restore_states
 
 Given = Sequence[str] | Sequence[tuple[str, ...]]
 
 
 @dataclass
 class Parts:
-    """Everything a training loop works with."""
+    """Everything that the training loop works with."""
 
-    run: Run
+    method: Method
     output: Path
-    rows: Rows
-    view: View
-    data: TrainingData
     batches: Batches
     steps: int
-    encoders: list[Encoder]  # one, or two for a dual encoder
-    mlm: MaskedLanguageModel | None
-    processes: Processes
     names: dict[nn.Parameter, str]  # every trained parameter
     optimizer: torch.optim.Optimizer
     progress: checkpoint.Progress
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
-    def encoder(self) -> Encoder:
-        """The encoder that is trained, evaluated and kept."""
-        return self.encoders[0]
+    def run(self) -> Run:
+        """The run, with what the text and the model decided."""
+        return self.method.run
+
+    @property
+    def processes(self) -> Processes:
+        """The processes that train together."""
+        return self.method.processes
 
     @property
     def accelerator(self) -> Any:
-        """What knows of devices, mixed precision and distribution."""
+        """The library object for devices, mixed precision and distribution."""
         return self.processes.accelerator
 
 
 def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bool, overwrite: bool) -> Parts:
     """Check the run and build its parts, from the newest checkpoint if it is resumed."""
+    from accelerate.utils import set_seed
+
     run.check()
-    processes, device = _start_processes(run)  # before the output is opened: a refusal leaves it as it was
-    output = _open_output(run, resume=resume, overwrite=overwrite)
-    text: Rows = _open_rows(run, rows)
-    if run.positive is not None:
-        text = add_positives(text, run, model=run.model if encoder is None else encoder.name, device=device)
-    view = run.view if run.positive is None else "auto"
-    run = run.replace(view=choose_view(view, width=text.width, source=text.source)).check()
-    folder = checkpoint.newest(output) if resume else None
-    encoders = load_encoders(run, device, encoder, folder)
-    run = run.replace(pooler=encoders[0].pooler)
-    if folder is not None:
-        checkpoint.check_same_run(folder, run)
-    data = _read_data(run, text, encoders[0])
-    mlm = load_mlm(run, encoders[0], resumed=folder is not None)
-    names = name_parameters(encoders, mlm)
-    checkpoint.check_room(output, sum(parameter.numel() for parameter in names))
-    batches = _batches(run, len(data))
-    parts = Parts(
-        run=run,
-        output=output,
-        rows=text,
-        view=View(1, shared_dropout) if run.share_dropout_mask else VIEWS[run.view],
-        data=data,
-        batches=batches,
-        steps=run.steps or run.epochs * batches.per_epoch,
-        encoders=encoders,
-        mlm=mlm,
-        processes=processes,
-        names=names,
-        optimizer=make_optimizer(run, names, processes),
-        progress=checkpoint.Progress(data_fingerprint=text.fingerprint()),
-        notes=(),
-    )
-    parts.notes = tuple(_notes(parts, resume=resume, folder=folder))
-    _begin(parts, folder)
+    kind = METHODS[run.method]
+    processes, device = _start_processes(run)
+    if processes.count > 1 and not kind.several_processes:
+        raise ConfigError(f"{run.method} trains in one process, and there are {processes.count}. Start one.")
+    with _open_output(run, resume=resume, overwrite=overwrite) as output:
+        text = _open_rows(run, rows)
+        run, text = kind.read(run, text, model=run.model if encoder is None else encoder.name, device=device)
+        progress = checkpoint.Progress(data_fingerprint=text.fingerprint(), kept=kind.main)
+        folder = _find_checkpoint(output, run, text, progress, processes, overwrite) if resume else None
+        set_seed(run.seed)  # new layers are the same in every process
+        start = Start(run=run, rows=text, device=device, processes=processes, encoder=encoder, checkpoint=folder)
+        method = kind(start)
+        names = method.parameters()
+        checkpoint.check_room(output, sum(parameter.numel() for parameter in names))
+        batches = method.batches(method.examples)
+        parts = Parts(
+            method=method,
+            output=output,
+            batches=batches,
+            steps=run.steps or run.epochs * batches.per_epoch,
+            names=names,
+            optimizer=method.make_optimizer(list(names)),
+            progress=progress,
+        )
+        parts.notes = tuple(_notes(parts, resume=resume, folder=folder))
+        set_seed(run.seed + processes.rank)
+        if folder is not None:
+            _restore(parts, folder)
     return parts
 
 
-def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Path:
-    """Make the output folder, see that it can be written to, and guard what it holds."""
+@contextlib.contextmanager
+def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Iterator[Path]:
+    """Make the output folder, check that it is writable and guard what it holds; a refused run leaves no new folder."""
     if not run.output:
         raise ConfigError("a run needs an output folder. Name one (in Python: Run(output=...)).")
     output = Path(run.output)
+    is_new = not output.exists()
     with explaining(output):
         output.mkdir(parents=True, exist_ok=True)
     check_writable(output / LOG)
     holds = checkpoint.newest(output) or next(output.glob("model*.safetensors"), None)
     if holds and not (resume or overwrite):
         raise OutputError(
-            f"{output} already holds a model or an unfinished run ({holds}). Go on with it (--resume), "
-            "replace it (--overwrite), or choose another place."
+            f"{output} already holds a model or an unfinished run ({holds}). Resume it (--resume), replace it "
+            "(--overwrite), or choose another place."
         )
     checkpoint.clean(output)
     if overwrite and not resume:
         shutil.rmtree(output / checkpoint.FOLDER, ignore_errors=True)
     (output / checkpoint.FOLDER).mkdir(exist_ok=True)
-    return output
+    try:
+        yield output
+    except BaseException:
+        if is_new:
+            shutil.rmtree(output, ignore_errors=True)
+        raise
 
 
 def _start_processes(run: Run) -> tuple[Processes, torch.device]:
@@ -139,61 +139,59 @@ def _open_rows(run: Run, rows: Given | None) -> Rows:
     if rows is not None:
         return InMemory(rows)
     if not run.data:
-        raise ConfigError("a run needs training text. Name a file, or use the built-in corpus 'docs:'.")
+        reads = METHOD_DEFAULTS[run.method].reads
+        raise ConfigError(
+            f"a run needs training text: {run.method} learns from {reads}. Name a file, or use the built-in "
+            "corpus 'docs:'."
+        )
     return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
 
 
-def _read_data(run: Run, text: Rows, encoder: Encoder) -> TrainingData:
-    """Tokenise ahead: every row, or, where few steps are asked for, only the rows that they will see."""
-    limit = token_limit(run, encoder)
-    total = count_rows(text) if run.steps is not None else None
-    held = _batches(run, total).visited(run.steps) if run.steps is not None and total else None
-    return read_data(text, lambda texts: encoder.tokenize(texts, max_tokens=limit), total=total, held=held)
-
-
-def _batches(run: Run, rows: int) -> Batches:
-    return Batches(rows, run.batch_size, run.seed, hard_negatives=run.view == "triplets")
+def _find_checkpoint(
+    output: Path, run: Run, text: Rows, progress: checkpoint.Progress, processes: Processes, overwrite: bool
+) -> Path | None:
+    """Return the checkpoint to resume from; another run's is refused, or removed where it may be overwritten."""
+    folder = checkpoint.newest(output)
+    if folder is None:
+        return None
+    reason = checkpoint.difference(
+        folder, run, source=text.source, fingerprint=progress.data_fingerprint, processes=processes.count
+    )
+    if reason is None:
+        return folder
+    if not overwrite:
+        raise ConfigError(reason)
+    shutil.rmtree(output / checkpoint.FOLDER)
+    (output / checkpoint.FOLDER).mkdir()
+    return None
 
 
 def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
-    """Say what a user would want to know before an hour has passed."""
-    notes = []
+    """Return what a user should know before the first step."""
+    notes, method, rows = [], parts.method, parts.method.rows
     if resume and folder is None:
         notes.append("there is no checkpoint to resume from: starting at the beginning")
-    if len(parts.data) < parts.run.batch_size:
+    if method.examples < method.per_step:
         notes.append(
-            f"the batch of {parts.run.batch_size} is larger than the data: every step sees all {len(parts.data)} rows"
+            f"the batch of {method.per_step} is larger than the data: every step uses all {method.examples} rows"
         )
-    if getattr(parts.rows, "scored", False):
-        notes.append(f"{parts.rows.source} has scores, which training does not use: every pair counts as a positive")
-    if bad := getattr(parts.rows, "bad_rows", 0):
-        notes.append(f"{bad} bad rows of {parts.rows.source} were left out")
+    if getattr(rows, "scored", False):
+        notes.append(f"{rows.source} has scores, which training does not use: every pair counts as a positive")
+    if bad := getattr(rows, "bad_rows", 0):
+        notes.append(f"skipped {bad} bad rows of {rows.source}")
     return notes
 
 
-def _begin(parts: Parts, folder: Path | None) -> None:
-    """Seed the generators, or bring everything back to where the checkpoint was."""
-    from accelerate.utils import set_seed
-
-    if folder is None:
-        set_seed(parts.run.seed + parts.processes.rank)
-        return
-    progress, tensors = checkpoint.read_progress(folder), checkpoint.read_tensors(folder)
-    if progress.data_fingerprint != parts.progress.data_fingerprint:
-        raise ConfigError(
-            f"{parts.rows.source} is not the text that {folder} was trained on. Resume with the same text."
-        )
-    if progress.processes != parts.processes.count:
-        raise ConfigError(
-            f"{folder} was made by {progress.processes} process(es), and there are {parts.processes.count} "
-            "now. Resume with as many."
-        )
-    parts.progress = progress
+def _restore(parts: Parts, folder: Path) -> None:
+    """Restore what a checkpoint holds besides the models, which the method has loaded."""
+    method, tensors = parts.method, checkpoint.read_tensors(folder)
+    parts.progress = progress = checkpoint.read_progress(folder)
     with torch.no_grad():
         for parameter, name in parts.names.items():
-            if name.startswith("mlm."):
+            if name in tensors:
                 parameter.copy_(tensors[name])
     checkpoint.restore_optimizer(parts.optimizer, parts.names, tensors)
-    restore_states(checkpoint.random_states(tensors, parts.processes.rank), parts.encoder.device)
+    method.remember(progress.memory)
+    restore_states(checkpoint.random_states(tensors, parts.processes.rank), method.device)
     if progress.scaler and parts.accelerator.scaler is not None:
         parts.accelerator.scaler.load_state_dict(progress.scaler)

@@ -190,7 +190,7 @@ def _train(
     evaluate = PairRetrieval(task.pairs, source=task.source, known=scores.get("base"))
     with watch() as on_event:
         result = train(run, evaluate=evaluate, on_event=on_event, rows=rows, overwrite=True)
-    if not result.finished:
+    if result.interrupted:
         raise KeyboardInterrupt
     return {"base": result.before, **scores, run.view: result.last}
 

@@ -1,6 +1,6 @@
-"""Opening what `--dev` names: scored pairs, pairs to retrieve, or the held-out part of the built-in corpus.
+"""Dev sets by name: scored pairs, pairs to retrieve, or the held-out part of the built-in corpus.
 
-What is held out is never trained on: the one rule for that is here, for `train` and `demo` alike.
+The held-out part is never trained on: the one rule for that is here, for `train` and `demo` alike.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _END = re.compile(r"""(?<=[.!?)"']) """)
 
 
 def open_dev(source: str) -> ScoredPairs | PairRetrieval:
-    """Return the dev set behind a name."""
+    """Open a dev set by name."""
     from twinpass.evaluation.dev import PairRetrieval, read_dev
 
-    if _is_built_in(source):
+    if is_built_in(source):
         return PairRetrieval(_held_out(source)[:MOST_CANDIDATES], source=f"the held-out part of {source}")
     return read_dev(source)
 
 
 def split_documentation(source: str) -> tuple[Rows, Pairs]:
-    """Split the built-in pairs into those to learn from and at most 1,000 held out, always the same way."""
+    """Split the built-in pairs into training pairs and at most 1,000 held-out ones, always the same way."""
     kept = _held_out(source)
     return _learnable(PAIRS + source.partition(":")[2], kept), kept[:MOST_CANDIDATES]
 
 
 def rows_to_learn_from(data: str, *, dev: str | None, columns: Sequence[str] | None = None) -> Rows | None:
-    """Return the rows of built-in `data` that a built-in `dev` does not ask for; None where not both are."""
-    if dev is None or not _is_built_in(dev) or not _is_built_in(data):
+    """Return the rows of built-in `data` that a built-in `dev` does not ask for; None unless both are built in."""
+    if dev is None or not is_built_in(dev) or not is_built_in(data):
         return None
     kept = _held_out(data)
     if data.partition(":")[2] != dev.partition(":")[2]:
@@ -48,7 +48,7 @@ def rows_to_learn_from(data: str, *, dev: str | None, columns: Sequence[str] | N
 
 
 def _learnable(data: str, kept: Pairs, columns: Sequence[str] | None = None) -> Rows:
-    """Leave out every row with a text that stands in the pairs kept from training, whole or as one sentence."""
+    """Skip every row with a text that is in the held-out pairs, as a whole or as one of their sentences."""
     from twinpass.text.corpus import open_corpus
 
     asked = {stretch for pair in kept for text in pair for stretch in _stretches(text)}
@@ -56,18 +56,19 @@ def _learnable(data: str, kept: Pairs, columns: Sequence[str] | None = None) -> 
 
 
 def _held_out(source: str) -> Pairs:
-    """Return every pair kept from training in the packages that a built-in source names."""
+    """Return every held-out pair of the packages that a built-in source names."""
     packages = [name for name in source.partition(":")[2].split(",") if name]
     return held_out_pairs(packages)
 
 
 def _stretches(text: str) -> Iterator[str]:
-    """Yield every stretch of a text that can be one of its sentences, wherever the corpus cut them."""
+    """Yield every part of a text that can be one of its sentences, wherever the corpus splits them."""
     pieces = _END.split(text)
     for first in range(len(pieces)):
         for end in range(first + 1, len(pieces) + 1):
             yield " ".join(pieces[first:end])
 
 
-def _is_built_in(source: str) -> bool:
+def is_built_in(source: str) -> bool:
+    """Return whether a source is the built-in corpus."""
     return source.startswith((BUILT_IN, PAIRS))

@@ -1,9 +1,9 @@
-"""IS-BERT (Zhang et al., 2020): a sentence's vector tells its own n-grams from those of other sentences.
+"""IS-BERT (Zhang et al., 2020): a sentence's vector distinguishes its own n-grams from those of other sentences.
 
 Local features are linear n-gram convolutions over token states; the sentence's vector is their mean. The windows
-wrap around the sentence's end instead of seeing zeros there. The mean of a linear convolution that wraps around is
-the sum of its taps times the mean token state, so the very vector that was trained is mean pooling and one linear
-layer: it is saved as that, and loads anywhere.
+wrap around the end of the sentence instead of being padded with zeros. The mean of a linear convolution that wraps
+around is the sum of its taps times the mean token state, so the trained vector is exactly mean pooling and one linear
+layer: the model is saved as that, and loads anywhere.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from twinpass.encoder.encoder import Encoder
+from twinpass.config import Run
 from twinpass.encoder.model import Dense
 from twinpass.encoder.pooling import masked_mean
 from twinpass.errors import ConfigError
 from twinpass.text.rows import Rows
-from twinpass.training.baselines.base import BASELINES, Baseline, Defaults, Numbers, load_encoder, token_limit
-from twinpass.training.baselines.material import Sentences
-from twinpass.training.baselines.run import FilledRun
 from twinpass.training.chunked import Ids, cut_chunks
-from twinpass.training.data import read_data
+from twinpass.training.data import Sentences, read_data
+from twinpass.training.method import METHODS, Method, Numbers, Start, Trainable
 
 WINDOWS = (1, 3, 5)
 
@@ -46,7 +44,7 @@ class Ngrams(nn.Module):
 
     @torch.no_grad()
     def fold_into(self, dense: Dense) -> None:
-        """Give a linear layer the map from the mean token state to the mean local feature."""
+        """Set a linear layer to the map from the mean token state to the mean local feature."""
         maps: list[Any] = list(self.maps)
         taps = [each.weight.unflatten(1, (n, -1)) for each, n in zip(maps, self.windows, strict=True)]
         dense.linear.weight.copy_(torch.cat([each.sum(dim=1) for each in taps]))
@@ -62,39 +60,42 @@ def windows_of(states: Tensor, mask: Tensor, window: int) -> Tensor:
     return torch.cat([states[rows, (places + offset) % lengths] for offset in offsets], dim=-1)
 
 
-@BASELINES.register("isbert")
-class IsBert(Baseline):
+@METHODS.register("is-bert")
+class IsBert(Method):
     """Mutual information between a sentence's vector and its n-grams, other sentences' n-grams as negatives."""
 
-    about = "IS-BERT (Zhang et al.): mutual information between a sentence's vector and its own n-grams"
-    wants = "sentences"
-    defaults = Defaults(batch_size=32, learning_rate=2e-5, max_tokens=128)
-    warmup = 0.1  # this, the rate and the decay: the authors' code
-    weight_decay = 0.01
-    needs_company = True
+    title = "IS-BERT (Zhang et al., 2020)"
+    objective = "IS-BERT (Zhang et al.): mutual information between a sentence's vector and its own n-grams"
+    needs_negatives = True
+    several_processes = False  # the loss compares every token of the batch with every sentence
 
-    def __init__(self, run: FilledRun, rows: Rows, device: torch.device) -> None:
-        if run.pooler != "avg":
-            raise ConfigError(f"isbert's vector is a mean over tokens, so its pooler is avg, not {run.pooler!r}.")
-        self.encoder = load_encoder(run, device)
-        width = self.encoder.dimensions
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.encoder = self.load_plain_encoder()
+        self.models = {"encoder": self.encoder}
+        width = int(self.encoder.model.transformer.config.hidden_size)  # type: ignore[union-attr, arg-type]
         channels = width // len(WINDOWS)  # 256 of BERT base's 768, as the authors have it
-        self.ngrams = Ngrams(width, channels).to(device)
-        self.folded = Dense(width, channels * len(WINDOWS), activation="Identity").to(device)
+        self.ngrams = Ngrams(width, channels).to(self.device)
+        self.heads = {"ngrams": self.ngrams}
+        self.folded = Dense(width, channels * len(WINDOWS), activation="Identity").to(self.device)
+        self.folded.requires_grad_(False)  # it only mirrors the convolutions
         self.encoder.model.layers = nn.Sequential(self.folded)
-        limit = token_limit(run, self.encoder)
-        self.data = read_data(Sentences(rows), lambda texts: self.encoder.tokenize(texts, max_tokens=limit))
-        self.examples, self.examples_per_step = len(self.data), run.batch_size
-        self.negatives = self.examples_per_step - 1.0
+        limit = self.token_limit(self.encoder)
+        self.data = read_data(self.rows, lambda texts: self.encoder.tokenize(texts, max_tokens=limit))
+        self.examples, self.per_step = len(self.data), self.run.batch_size
+        self.negatives = self.per_step - 1.0
 
-    def modules(self) -> Mapping[str, nn.Module]:
-        """Return the transformer and the convolutions; the folded layer only mirrors these."""
-        return {"transformer": self.encoder.model.transformer, "ngrams": self.ngrams}
+    @classmethod
+    def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
+        """Read every text as a sentence."""
+        if run.pooler != "avg":
+            raise ConfigError(f"is-bert's vector is a mean over tokens, so its pooler is avg; got {run.pooler!r}.")
+        return run, Sentences(rows)
 
-    def candidates(self) -> Mapping[str, Encoder]:
+    def candidates(self) -> Mapping[str, Trainable]:
         """Return the encoder, its last layer brought up to date."""
         self.ngrams.fold_into(self.folded)
-        return {"encoder": self.encoder}
+        return self.models
 
     def loss(self, examples: Numbers, random: np.random.Generator) -> Tensor:
         """Compare every n-gram of the batch with every sentence of it."""
@@ -108,7 +109,9 @@ class IsBert(Baseline):
         for chunk in cut_chunks(ids, [self.encoder] * len(ids)):
             inputs = self.encoder.pad([ids[place] for place in chunk.places])
             mask = inputs["attention_mask"]
-            features = self.ngrams(self.encoder.model.hidden(inputs).last_hidden_state, mask)
+            with self.processes.accelerator.autocast():
+                states = self.encoder.model.hidden(inputs).last_hidden_state
+            features = self.ngrams(states.float(), mask)
             places = torch.from_numpy(chunk.places).to(mask.device)
             local.append(features[mask.bool()])
             owners.append(places.repeat_interleave(mask.sum(dim=1)))

@@ -1,4 +1,4 @@
-"""A stopped baseline goes on where it was saved, and ends as if it had never stopped."""
+"""A stopped run of any method resumes where it was saved, and ends as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 import torch
-from tests.training.material import make_sentences, spread
-from tests.training.toys import NAMES, rows_for, run_for
+from tests.training.tiny_runs import NAMES, make_sentences, rows_for, run_for, spread
 
+from twinpass.config import Run
 from twinpass.errors import ConfigError, OutputError
 from twinpass.files import sha256
-from twinpass.log import Started, Stepped
-from twinpass.training.baselines import BaselineResult, BaselineRun, train_baseline
-from twinpass.training.baselines.saving import STATE
-from twinpass.training.checkpoint import optimizer_tensors, restore_optimizer
+from twinpass.log import Result, Started, Stepped
+from twinpass.training.checkpoint import newest, optimizer_tensors, restore_optimizer
+from twinpass.training.loop import train
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
 STEPS = 7
 
 
-def seven_steps(name: str, models: dict[str, Path], output: Path, **fields: Any) -> BaselineRun:
+def seven_steps(name: str, models: dict[str, Path], output: Path, **fields: Any) -> Run:
     return run_for(name, models, output, **{"steps": STEPS, "eval_every": 2, "save_every": 3, **fields})
 
 
@@ -33,9 +32,9 @@ def stop_at(step: int, number: signal.Signals) -> Any:
     return lambda event: os.kill(os.getpid(), number) if isinstance(event, Stepped) and event.step == step else None
 
 
-def die(run: BaselineRun, rows: list[Any], step: int) -> None:
+def die(run: Run, rows: list[Any], step: int) -> None:
     torch.set_num_threads(1)
-    train_baseline(run, rows=rows, evaluate=spread, on_event=stop_at(step, signal.SIGKILL), resume=True)
+    train(run, rows=rows, evaluate=spread, on_event=stop_at(step, signal.SIGKILL), resume=True)
 
 
 def logged(output: Path) -> list[int]:
@@ -43,7 +42,7 @@ def logged(output: Path) -> list[int]:
     return [line["step"] for line in lines if line["event"] == "stepped"]
 
 
-def same(one: BaselineResult, other: BaselineResult) -> bool:
+def same(one: Result, other: Result) -> bool:
     facts = [(each.loss, each.kept, each.before, each.best, each.last, each.best_step) for each in (one, other)]
     weights = [sha256(each.output / "model.safetensors") for each in (one, other)]
     return facts[0] == facts[1] and weights[0] == weights[1]
@@ -52,13 +51,13 @@ def same(one: BaselineResult, other: BaselineResult) -> bool:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_interrupted_run_ends_bit_identical(name: str, models: dict[str, Path], tmp_path: Path) -> None:
     rows = rows_for(name)
-    whole = train_baseline(seven_steps(name, models, tmp_path / "whole"), rows=rows, evaluate=spread)
+    whole = train(seven_steps(name, models, tmp_path / "whole"), rows=rows, evaluate=spread)
     run = seven_steps(name, models, tmp_path / "stopped")
-    stopped = train_baseline(run, rows=rows, evaluate=spread, on_event=stop_at(4, signal.SIGINT))
+    stopped = train(run, rows=rows, evaluate=spread, on_event=stop_at(4, signal.SIGINT))
     assert (stopped.reason, stopped.finished, stopped.steps) == ("interrupted", False, 4)
-    assert not (tmp_path / "stopped").exists()
+    assert not (tmp_path / "stopped" / "model.safetensors").exists()
     events: list[Any] = []
-    resumed = train_baseline(run, rows=rows, evaluate=spread, on_event=events.append, resume=True)
+    resumed = train(run, rows=rows, evaluate=spread, on_event=events.append, resume=True)
     assert isinstance(events[0], Started) and events[0].first_step == 4
     assert resumed.finished and same(whole, resumed)
     assert logged(resumed.output) == list(range(1, STEPS + 1))
@@ -77,28 +76,28 @@ def one_thread():
 @pytest.mark.usefixtures("one_thread")
 def test_a_killed_run_goes_on_from_its_last_save(models, children, tmp_path: Path) -> None:
     rows, run = rows_for("ct"), seven_steps("ct", models, tmp_path / "killed")
-    whole = train_baseline(seven_steps("ct", models, tmp_path / "whole"), rows=rows, evaluate=spread)
+    whole = train(seven_steps("ct", models, tmp_path / "whole"), rows=rows, evaluate=spread)
     for step in (2, 5):  # before anything was saved, and between two saves
         child = children.Process(target=die, args=(run, rows, step))
         child.start()
         child.join()
-        assert child.exitcode == -signal.SIGKILL and not (tmp_path / "killed").exists()
-    assert (tmp_path / ".killed.unfinished" / STATE).is_file()
-    assert same(whole, train_baseline(run, rows=rows, evaluate=spread, resume=True))
+        assert child.exitcode == -signal.SIGKILL and not (tmp_path / "killed" / "model.safetensors").exists()
+    assert newest(tmp_path / "killed") == tmp_path / "killed/checkpoints/step-00000003"
+    assert same(whole, train(run, rows=rows, evaluate=spread, resume=True))
     assert logged(tmp_path / "killed") == list(range(1, STEPS + 1))
 
 
 def test_what_was_saved_is_guarded(models: dict[str, Path], tmp_path: Path) -> None:
     rows, run = rows_for("sbert"), seven_steps("sbert", models, tmp_path / "out")
-    train_baseline(run, rows=rows, on_event=stop_at(4, signal.SIGINT))
-    with pytest.raises(OutputError, match=r"holds an unfinished run. Resume it"):
-        train_baseline(run, rows=rows)
+    train(run, rows=rows, on_event=stop_at(4, signal.SIGINT))
+    with pytest.raises(OutputError, match=r"or an unfinished run .*Resume it"):
+        train(run, rows=rows)
     other = seven_steps("sbert", models, tmp_path / "out", seed=5)
     with pytest.raises(ConfigError, match=r"other settings \(seed: 1 then, 5 now\)"):
-        train_baseline(other, rows=rows, resume=True)
-    with pytest.raises(ConfigError, match="with other text"):
-        train_baseline(run, rows=rows[::-1], resume=True)
-    assert train_baseline(other, rows=rows, overwrite=True).finished
+        train(other, rows=rows, resume=True)
+    with pytest.raises(ConfigError, match="is not the text that"):
+        train(run, rows=rows[::-1], resume=True)
+    assert train(other, rows=rows, overwrite=True).finished
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
@@ -106,11 +105,9 @@ def test_allowed_both_it_goes_on_with_its_own_run_and_replaces_another(models, t
     rows, run = rows_for("ct"), seven_steps("ct", models, tmp_path / "out")
     began: list[Any] = []
 
-    def go_on(run: BaselineRun, *, stop: bool) -> int:
+    def go_on(run: Run, *, stop: bool) -> int:
         send = stop_at(5, signal.SIGINT) if stop else lambda event: None
-        train_baseline(
-            run, rows=rows, resume=True, overwrite=True, on_event=lambda event: (began.append(event), send(event))
-        )
+        train(run, rows=rows, resume=True, overwrite=True, on_event=lambda event: (began.append(event), send(event)))
         return [event.first_step for event in began if isinstance(event, Started)][-1]
 
     assert go_on(run, stop=True) == 0
@@ -122,39 +119,36 @@ def test_allowed_both_it_goes_on_with_its_own_run_and_replaces_another(models, t
 def test_a_refusal_names_only_what_differs(models, tmp_path) -> None:
     rows, fields = rows_for("ct"), {"columns": ("0",)}
     run = seven_steps("ct", models, tmp_path / "out", **fields)
-    train_baseline(run, rows=rows, on_event=stop_at(1, signal.SIGINT))
+    train(run, rows=rows, on_event=stop_at(1, signal.SIGINT))
     with pytest.raises(ConfigError, match=r"settings \(seed: 1 then, 5 now\)"):
-        train_baseline(seven_steps("ct", models, tmp_path / "out", seed=5, **fields), rows=rows, resume=True)
+        train(seven_steps("ct", models, tmp_path / "out", seed=5, **fields), rows=rows, resume=True)
 
 
-def test_a_model_that_cannot_be_written_leaves_nothing_where_nothing_was_saved(models, tmp_path, monkeypatch) -> None:
+def test_a_model_that_cannot_be_written_leaves_the_checkpoint(models, tmp_path, monkeypatch) -> None:
     def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
+        raise OutputError("No space left on device")
 
-    monkeypatch.setattr("twinpass.training.baselines.loop.shutil.copyfile", full)
-    with pytest.raises(OutputError, match="No space left"):
-        train_baseline(seven_steps("ct", models, tmp_path / "out", save_every=250), rows=rows_for("ct"))
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("output", [".", "..", "/", "there/.."])
-def test_an_output_without_a_name_of_its_own_is_refused(output: str) -> None:
-    with pytest.raises(ConfigError, match="has no name of its own"):
-        BaselineRun(baseline="ct", output=output).check()
+    run = seven_steps("ct", models, tmp_path / "out", save_every=250)
+    with monkeypatch.context() as patch:
+        patch.setattr("twinpass.training.loop.Record._write_model", full)
+        with pytest.raises(OutputError, match="No space left"):
+            train(run, rows=rows_for("ct"))
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    assert train(run, rows=rows_for("ct"), resume=True).steps == STEPS
 
 
 def test_a_failure_to_save_leaves_the_last_save(models, tmp_path, monkeypatch) -> None:
     rows, run = make_sentences(12, seed=5), seven_steps("ct", models, tmp_path / "out")
-    train_baseline(run, rows=rows, on_event=stop_at(4, signal.SIGINT))
+    train(run, rows=rows, on_event=stop_at(4, signal.SIGINT))
 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("twinpass.training.baselines.saving.save_file", full)
+        patch.setattr("twinpass.training.checkpoint.save_file", full)
         with pytest.raises(OutputError, match="No space left"):
-            train_baseline(run, rows=rows, resume=True)
-    assert train_baseline(run, rows=rows, resume=True).finished
+            train(run, rows=rows, resume=True)
+    assert train(run, rows=rows, resume=True).finished
 
 
 def test_a_fused_optimizer_finds_its_count_of_steps_beside_the_parameters() -> None:

@@ -1,22 +1,98 @@
-"""Small corpora that a baseline can learn from, and naive transcriptions of the baselines' losses."""
+"""Small texts and short runs to train, what child processes of the tests do, and naive versions of the losses."""
 
 from __future__ import annotations
 
 import math
+import os
 import random
+import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from accelerate import Accelerator
 from tests.tiny import WORDS
-from tests.training.material import make_sentences
 from torch import Tensor
 
-from twinpass.encoder.runtime import choose_device
-from twinpass.training.baselines import BASELINES, Baseline, BaselineRun
+from twinpass.config import Run
+from twinpass.log import Event, Result
+from twinpass.training import checkpoint
 from twinpass.training.data import InMemory
+from twinpass.training.loop import compute_gradient, train
+from twinpass.training.method import Method, Start
+from twinpass.training.methods import METHODS
+from twinpass.training.processes import Processes
+from twinpass.training.setup import prepare
 
-NAMES = ("ct", "sbert", "isbert", "declutr", "infersent")
+NAMES = ("ct", "sbert", "is-bert", "declutr", "infersent")
+
+
+def make_sentences(count: int, *, seed: int = 0) -> list[str]:
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(2, 12))) + f" {number}" for number in range(count)]
+
+
+def make_triplets(count: int) -> list[tuple[str, ...]]:
+    columns = [make_sentences(count, seed=seed) for seed in (1, 2, 3)]
+    return list(zip(*columns, strict=True))
+
+
+def spread(encode: Callable[[list[str]], np.ndarray]) -> dict[str, float]:
+    """A score that changes with training: how far apart a few sentences are; it draws at random on purpose."""
+    vectors = encode(make_sentences(6, seed=9))
+    noise = 0.0 * float(np.random.rand() + random.random() + torch.rand(()).item())
+    return {"score": float(vectors.std(axis=0).mean()) + noise, "vectors": len(vectors)}
+
+
+def train_until_killed(run: Run, rows: list[Any], kill_at: int, kill_when: str, resume: bool) -> None:
+    """Train in this process and die by SIGKILL at the given occurrence of an event, or amid a save."""
+    torch.set_num_threads(1)
+    seen = 0
+
+    def count(event: Event) -> None:
+        nonlocal seen
+        seen += type(event).__name__ == kill_when
+        if seen == kill_at > 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if kill_when == "half-written":
+        checkpoint.save_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    train(run, rows=rows, evaluate=spread, on_event=count, resume=resume)
+
+
+def gradient_in_process(run: Run, rows: list[Any], batch: list[int], rank: int, count: int, port: int, to: str) -> None:
+    """Compute one batch's gradient as one of several processes; the first writes it down."""
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    loss, gradients = gradient_of(run, rows, batch)
+    if rank == 0:
+        np.savez(to, loss=loss, **gradients)
+    torch.distributed.destroy_process_group()
+
+
+def gradient_of(run: Run, rows: list[Any], batch: list[int]) -> tuple[float, dict[str, np.ndarray]]:
+    """Return a batch's loss and gradient by parameter name."""
+    parts = prepare(run, rows=rows, encoder=None, resume=False, overwrite=True)
+    outcome, _ = compute_gradient(parts, 0, np.array(batch))
+    gradients = {
+        name: torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
+        for parameter, name in parts.names.items()
+    }
+    return outcome.loss, gradients
+
+
+def train_in_process(run: Run, rows: list[Any], rank: int, count: int, port: int) -> None:
+    """Train as one of several processes."""
+    torch.set_num_threads(1)
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    result: Result = train(run, rows=rows, evaluate=spread, resume=True)
+    torch.distributed.destroy_process_group()
+    if not result.finished:
+        raise SystemExit(3)
 
 
 def make_word_vectors(path: Path, *, width: int = 12) -> Path:
@@ -48,30 +124,32 @@ def make_documents(count: int, *, lines: int = 12) -> list[str]:
 def rows_for(name: str) -> list[Any]:
     return {
         "ct": make_sentences(40),
-        "isbert": make_sentences(40),
+        "is-bert": make_sentences(40),
         "sbert": make_labelled(48),
         "infersent": make_labelled(48),
         "declutr": make_documents(8),
     }[name]
 
 
-def run_for(name: str, models: dict[str, Path], output: Path, **fields: Any) -> BaselineRun:
-    """A short run of a baseline on a tiny model."""
+def run_for(name: str, models: dict[str, Path], output: Path, **fields: Any) -> Run:
+    """A short run of a method on a tiny model."""
     own: dict[str, Any] = {
         "ct": {"learning_rate": 3e-4},
         "sbert": {"learning_rate": 2e-3},
-        "isbert": {"learning_rate": 1e-3, "batch_size": 8},
+        "is-bert": {"learning_rate": 1e-3, "batch_size": 8},
         "declutr": {"learning_rate": 1e-3, "batch_size": 4, "max_tokens": 10},
         "infersent": {"width": 16, "learning_rate": 0.5},
     }[name]
     common = {"model": str(models[name]), "output": str(output), "steps": 3, "device": "cpu", "seed": 1}
-    return BaselineRun(baseline=name, **(common | own | fields))
+    return Run(method=name, **(common | own | fields))
 
 
-def build(run: BaselineRun, rows: list[Any]) -> Baseline:
-    """Make a baseline as the loop does."""
+def build(run: Run, rows: list[Any]) -> Method:
+    """Make a method as the loop does."""
+    device, kind = torch.device("cpu"), METHODS[run.method]
+    run, text = kind.read(run, InMemory(rows), model=run.model, device=device)
     torch.manual_seed(run.seed)
-    return BASELINES[run.baseline](run.filled(), InMemory(rows), choose_device("cpu"))
+    return kind(Start(run=run, rows=text, device=device, processes=Processes(Accelerator(cpu=True))))
 
 
 def naive_tension(anchors: Tensor, candidates: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""The states of all random generators: torch's, which dropout draws from, python's and numpy's."""
+"""The states of the random generators of torch (which dropout uses), Python and NumPy: take, keep, restore."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class TorchState(NamedTuple):
-    """The state of the generators that dropout draws from."""
+    """The state of the generators that dropout uses."""
 
     cpu: Tensor
     gpu: Tensor | None
@@ -22,15 +22,15 @@ class TorchState(NamedTuple):
 
     @classmethod
     def now(cls, device: torch.device) -> TorchState:
-        """Take the present state."""
+        """Return the present state."""
         return cls(torch.get_rng_state(), _gpu_state(device), device)
 
     def restore(self) -> None:
-        """Bring the state back."""
+        """Restore the state."""
         torch.set_rng_state(self.cpu)
         if self.gpu is not None and self.device.type == "cuda":
             torch.cuda.set_rng_state(self.gpu, self.device)
-        elif self.gpu is not None and self.device.type == "mps":  # on a CPU a GPU's state has no use
+        elif self.gpu is not None and self.device.type == "mps":  # a GPU's state is of no use on a CPU
             torch.mps.set_rng_state(self.gpu)
 
 
@@ -50,7 +50,7 @@ def take_states(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore_states(states: Mapping[str, Tensor], device: torch.device) -> None:
-    """Bring all generators back."""
+    """Restore all generators."""
     TorchState(states["torch"], states.get("gpu"), device).restore()
     version, *words = states["python"].tolist()
     gauss = states["python_gauss"].item()
@@ -62,7 +62,7 @@ def restore_states(states: Mapping[str, Tensor], device: torch.device) -> None:
 
 @contextlib.contextmanager
 def keeping_states(device: torch.device) -> Iterator[None]:
-    """Leave all generators as they were, whatever is drawn inside."""
+    """Restore all generators afterwards, whatever is drawn inside."""
     before = take_states(device)
     try:
         yield

@@ -1,8 +1,7 @@
-"""Every baseline computes its paper's loss, trains what it should, learns, and leaves a model that loads."""
+"""Every method computes its paper's loss, trains what it should, learns, and leaves a model that loads."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from pathlib import Path
@@ -11,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.training.material import make_sentences
-from tests.training.toys import (
+from tests.training.tiny_runs import (
     NAMES,
     build,
     make_documents,
     make_labelled,
+    make_sentences,
     naive_jensen_shannon,
     naive_nt_xent,
     naive_softmax,
@@ -25,17 +24,19 @@ from tests.training.toys import (
     run_for,
 )
 
+from twinpass.config import METHOD_DEFAULTS, Run
 from twinpass.encoder.any_model import open_model
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.model import Dense
 from twinpass.errors import ConfigError, InputError, OutputError, TrainingError, UserError
 from twinpass.files import sha256
 from twinpass.log import Evaluated, Started, Stepped, Stopped
-from twinpass.training.baselines import BASELINES, BaselineRun, train_baseline
-from twinpass.training.baselines.ct import tension
-from twinpass.training.baselines.declutr import Frame, draw_length, draw_spans, group_lines, nt_xent
-from twinpass.training.baselines.isbert import Ngrams, jensen_shannon
-from twinpass.training.baselines.softmax import pair_features, softmax_loss
+from twinpass.training.loop import train
+from twinpass.training.methods import METHODS
+from twinpass.training.methods.ct import tension
+from twinpass.training.methods.declutr import Frame, draw_length, draw_spans, group_lines, nt_xent
+from twinpass.training.methods.isbert import Ngrams, jensen_shannon
+from twinpass.training.methods.sbert import pair_features, softmax_loss
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
 SENTENCES = make_sentences(12, seed=5)
@@ -112,7 +113,7 @@ def test_ct_compares_an_anchor_with_itself_and_seven_others(models, tmp_path) ->
     found = baseline.loss(np.array([3, 5]), np.random.default_rng(7))
     random = np.random.default_rng(7)
     candidates = [baseline.draw_candidates(anchor, random) for anchor in (3, 5)]
-    first, second = (torch.from_numpy(encoder.encode(SENTENCES)).double() for encoder in baseline.encoders.values())
+    first, second = (torch.from_numpy(encoder.encode(SENTENCES)).double() for encoder in baseline.encoders)
     chosen = torch.stack([second[[place % 12 for place in row]] for row in candidates])
     assert found.item() == pytest.approx(naive_tension(first[[3, 5]], chosen), rel=1e-4)
 
@@ -131,7 +132,7 @@ def test_sbert_classifies_its_pairs(models, tmp_path) -> None:
 
 
 def test_isberts_vector_is_the_mean_of_its_local_features(models, tmp_path) -> None:
-    baseline: Any = build(run_for("isbert", models, tmp_path), SENTENCES)
+    baseline: Any = build(run_for("is-bert", models, tmp_path), SENTENCES)
     baseline.encoder.model.eval()
     local, owners, means = baseline.features(baseline.encoder.tokenize(SENTENCES))
     sentences = [local[owners == place].detach().double() for place in range(12)]
@@ -146,8 +147,9 @@ def test_declutr_contrasts_anchors_with_the_mean_of_their_positives(models, tmp_
     baseline: Any = build(run_for("declutr", models, tmp_path), make_documents(4))
     baseline.encoder.model.eval()
     examples = np.array([0, 2, 1])
-    found = baseline.loss(examples, np.random.default_rng(5))
-    spans = baseline.draw(examples, np.random.default_rng(5))
+    documents = baseline.draw(examples, np.random.default_rng([1, 5, 1]))
+    found = baseline.contrast(documents)
+    spans = [group for document in documents for group in document]
     assert len(spans) == 6 and all(len(group) == 3 for group in spans)
     with torch.no_grad():
         vectors = [
@@ -157,8 +159,8 @@ def test_declutr_contrasts_anchors_with_the_mean_of_their_positives(models, tmp_
     positives = torch.stack([(group[1] + group[2]) / 2 for group in vectors])
     assert found.item() == pytest.approx(naive_nt_xent(anchors, positives, 0.05), rel=1e-4)
 
-    total = baseline.backward(examples, np.random.default_rng(5))
-    assert total == pytest.approx(found.item() + baseline.mlm_loss) and baseline.mlm_loss > 0
+    outcome = baseline.backward(5, examples)
+    assert outcome.loss == pytest.approx(found.item() + outcome.mlm_loss) and outcome.mlm_loss > 0
 
 
 # DeCLUTR's spans.
@@ -209,31 +211,31 @@ def test_the_frame_of_special_tokens_comes_off_and_on(tiny) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients_reach_what_trains_and_nothing_else(name, models, tmp_path) -> None:
     baseline: Any = build(run_for(name, models, tmp_path), rows_for(name))
-    baseline.backward(np.arange(8), np.random.default_rng(0))
+    baseline.backward(0, np.arange(8))
     unused = ("pooler.dense", "key.bias")  # BERT's own pooler; a bias that a softmax does not see
-    for parameter_name, parameter in baseline.parameters().items():
+    for parameter, parameter_name in baseline.parameters().items():
         reached = parameter.grad is not None and bool(parameter.grad.abs().sum() > 0)
         assert reached or any(part in parameter_name for part in unused), parameter_name
-    trained = set(baseline.parameters().values())
+    trained = set(baseline.parameters())
     for candidate in baseline.candidates().values():
         others = [each for each in candidate.model.parameters() if each not in trained]
         assert all(each.grad is None for each in others)
-        assert bool(others) == (name == "isbert")  # the layer that only mirrors the convolutions
+        assert bool(others) == (name == "is-bert")  # the layer that only mirrors the convolutions
     if name == "infersent":
         assert not baseline.encoder.table.requires_grad
 
 
 @pytest.mark.parametrize(
     ("name", "steps", "share"),
-    [("ct", 40, 0.5), ("sbert", 40, 0.5), ("isbert", 40, 0.5), ("declutr", 40, 0.8), ("infersent", 60, 0.5)],
+    [("ct", 40, 0.5), ("sbert", 40, 0.5), ("is-bert", 40, 0.5), ("declutr", 40, 0.8), ("infersent", 60, 0.5)],
 )
 def test_it_learns_a_toy(name, steps, share, models, tmp_path) -> None:
     events: list[Any] = []
     run = run_for(name, models, tmp_path / "out", steps=steps)
-    result = train_baseline(run, rows=rows_for(name), on_event=events.append)
+    result = train(run, rows=rows_for(name), on_event=events.append)
     losses = [event.loss for event in events if isinstance(event, Stepped)]
     # IS-BERT's loss lies between -2 log 2, perfect information, and what a bad start makes of it.
-    floor = -2 * math.log(2) if name == "isbert" else 0.0
+    floor = -2 * math.log(2) if name == "is-bert" else 0.0
     assert np.mean(losses[-6:]) - floor < share * (np.mean(losses[:3]) - floor)
     assert isinstance(events[0], Started) and isinstance(events[-1], Stopped)
     assert (result.steps, result.reason, result.loss) == (steps, "finished", losses[-1])
@@ -250,7 +252,7 @@ def test_the_model_that_was_best_is_the_one_that_loads(name, models, tmp_path) -
 
     run = run_for(name, models, tmp_path / "out", steps=2, eval_every=1)
     events: list[Any] = []
-    result = train_baseline(run, rows=rows_for(name), evaluate=evaluate, on_event=events.append)
+    result = train(run, rows=rows_for(name), evaluate=evaluate, on_event=events.append)
     assert [event.best for event in events if isinstance(event, Evaluated)] == [False, True, False]
     assert (result.best_step, result.before) == (1, {"score": -1.0})
     assert result.kept == ("first" if name == "ct" else "encoder")
@@ -260,10 +262,11 @@ def test_the_model_that_was_best_is_the_one_that_loads(name, models, tmp_path) -
     if name != "infersent":
         np.testing.assert_array_equal(Encoder.load(result.output).encode(SENTENCES), seen[1])
 
-    facts = json.loads((result.output / "result.json").read_text())
-    assert loaded.fingerprint and loaded.fingerprint.startswith(facts["provenance"]["model"]["fingerprint"])
+    assert loaded.fingerprint
     stored = json.loads((result.output / "run.json").read_text())
-    assert stored["baseline"] == name and stored["batch_size"] == run.filled().batch_size
+    assert stored["method"] == name and stored["batch_size"] == run.batch_size
+    card = (result.output / "README.md").read_text()
+    assert METHODS[name].title in card and f"- method: `{name!r}`" in card
     assert "stepped" in (result.output / "log.jsonl").read_text()
 
 
@@ -272,27 +275,27 @@ def test_the_same_seed_gives_the_same_weight_file(name, models, tmp_path) -> Non
     kinds = []
     for folder, seed in (("one", 1), ("two", 1), ("other", 2)):
         run = run_for(name, models, tmp_path / folder, seed=seed, steps=2)
-        kinds.append(sha256(train_baseline(run, rows=rows_for(name)).output / "model.safetensors"))
+        kinds.append(sha256(train(run, rows=rows_for(name)).output / "model.safetensors"))
     assert kinds[0] == kinds[1] != kinds[2]
 
 
 def test_the_better_copy_of_ct_is_kept(models, tmp_path) -> None:
     scores = iter([0.1, 0.2, 0.3])  # before; then the first copy and the second
     run = run_for("ct", models, tmp_path / "out", steps=1)
-    result = train_baseline(run, rows=SENTENCES, evaluate=lambda encode: next(scores))
+    result = train(run, rows=SENTENCES, evaluate=lambda encode: next(scores))
     assert (result.kept, result.best["score"]) == ("second", 0.3)
 
 
 def test_a_copy_of_ct_without_a_score_does_not_hide_the_others(models, tmp_path) -> None:
     scores = iter([0.1, math.nan, 0.3])
     run = run_for("ct", models, tmp_path / "ct", steps=1)
-    result = train_baseline(run, rows=make_sentences(20), evaluate=lambda _: next(scores))
+    result = train(run, rows=make_sentences(20), evaluate=lambda _: next(scores))
     assert (result.kept, result.best) == ("second", {"score": 0.3})
 
 
 def test_isberts_folder_is_one_that_sentence_transformers_loads(models, tmp_path) -> None:
     transformers = pytest.importorskip("sentence_transformers")
-    result = train_baseline(run_for("isbert", models, tmp_path / "out"), rows=SENTENCES)
+    result = train(run_for("is-bert", models, tmp_path / "out"), rows=SENTENCES)
     theirs = transformers.SentenceTransformer(str(result.output), device="cpu").encode(SENTENCES)
     np.testing.assert_allclose(Encoder.load(result.output).encode(SENTENCES), theirs, atol=1e-5)
 
@@ -303,10 +306,10 @@ def test_isberts_folder_is_one_that_sentence_transformers_loads(models, tmp_path
 def rates(name: str, models, tmp_path: Path, steps: list[int], *, of: int, **fields: Any) -> list[float]:
     run = run_for(name, models, tmp_path, **fields)
     baseline = build(run, rows_for(name))
-    optimizer = baseline.make_optimizer(run.filled())
+    optimizer = baseline.make_optimizer(list(baseline.parameters()))
     found = []
     for step in steps:
-        baseline.set_rate(optimizer, run.filled(), step, of)
+        baseline.set_rate(optimizer, step, of)
         found.append(optimizer.param_groups[0]["lr"])
     return found
 
@@ -328,7 +331,7 @@ def test_infersents_rate_decays_by_the_epoch_and_shrinks_when_dev_does_not_rise(
     )
     run = run_for("infersent", models, tmp_path / "out", epochs=20, steps=None, learning_rate=0.1)
     events: list[Any] = []
-    result = train_baseline(run, rows=rows_for("infersent"), evaluate=lambda encode: 0.5, on_event=events.append)
+    result = train(run, rows=rows_for("infersent"), evaluate=lambda encode: 0.5, on_event=events.append)
     # One gain, then 0.1 is divided by 5 after each epoch until it is below 1e-5.
     found = [event.learning_rate for event in events if isinstance(event, Stepped)]
     assert found[:4] == pytest.approx([0.1, 0.099, 0.1 * 0.99**2 / 5, 0.1 * 0.99**3 / 25])
@@ -347,14 +350,15 @@ def test_labels_come_in_the_spellings_of_the_releases(models, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "fields", "message"),
     [
-        ("sbert", [("a", "b", "-"), ("a", "c", "neutral")], {}, "row 0: the label is one of entailment"),
+        ("sbert", [("a", "b", "-"), ("a", "c", "neutral")], {}, r"row 0: expected a label \(entailment"),
         ("sbert", [("a", "b", "neutral"), ("c", "d", "neutral")], {}, "every pair .* is labelled neutral"),
-        ("infersent", SENTENCES, {}, "gives 1 text column.s., and premise, hypothesis and label"),
-        ("infersent", make_labelled(6), {"pooler": "avg"}, "no pooler; got 'avg'"),
+        ("infersent", SENTENCES, {}, "has 1 text column.s.; expected premise, hypothesis and label"),
+        ("infersent", make_labelled(6), {"pooler": "avg"}, "infersent does not use pooler; got 'avg'"),
+        ("infersent", make_labelled(6), {"model": "minilm"}, "infersent starts from word vectors. Name their file"),
         ("ct", SENTENCES, {"batch_size": 12}, "multiple of 8; got 12"),
-        ("ct", SENTENCES, {"width": 9}, "width is for infersent"),
+        ("ct", SENTENCES, {"width": 9}, r"ct does not use width; got 9. Leave it out \(it is for: infersent\)"),
         ("ct", None, {}, "ct learns from sentences"),
-        ("isbert", SENTENCES, {"pooler": "cls"}, "its pooler is avg, not 'cls'"),
+        ("is-bert", SENTENCES, {"pooler": "cls"}, "its pooler is avg; got 'cls'"),
         ("declutr", SENTENCES, {"max_tokens": 30}, r"12 lines hold \d+ tokens, and a document holds 112"),
         ("ct", SENTENCES, {"steps": 0}, "steps must be 1 or more"),
         ("ct", SENTENCES, {"learning_rate": 0.0}, "learning_rate must be above 0"),
@@ -363,66 +367,66 @@ def test_labels_come_in_the_spellings_of_the_releases(models, tmp_path) -> None:
     ],
 )
 def test_what_makes_no_sense_is_explained(name, rows, fields, message, models, tmp_path) -> None:
-    run = dataclasses.replace(run_for(name, models, tmp_path / "out"), **fields)
+    run = run_for(name, models, tmp_path / "out").replace(**fields)
     with pytest.raises(UserError, match=message):
-        train_baseline(run, rows=rows)
+        train(run, rows=rows)
     assert not (tmp_path / "out").exists()
 
 
-def test_an_unknown_baseline_gets_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match=r"no baseline named 'sbret'. Did you mean 'sbert'"):
-        train_baseline(BaselineRun(baseline="sbret", output="x"))
-    assert tuple(BASELINES) == ("ct", "declutr", "infersent", "isbert", "sbert")
+def test_an_unknown_method_gets_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match=r"no method named 'sbret'. Did you mean 'sbert'"):
+        train(Run(method="sbret", output="x"))
+    assert set(METHODS) == set(METHOD_DEFAULTS) == {*NAMES, "simcse"}
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_leaves_nothing(models, tmp_path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_and_leaves_no_model(models, tmp_path) -> None:
     run = run_for("ct", models, tmp_path / "out", learning_rate=1e30, steps=5)
-    with pytest.raises(TrainingError, match=r"ct: the loss is .* at step 2"):
-        train_baseline(run, rows=SENTENCES)
-    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(TrainingError, match=r"the loss is .* at step 2, on 2 of 2 rows:\n  row \d+: "):
+        train(run, rows=SENTENCES)
+    assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
 def test_only_a_run_is_overwritten_and_only_if_allowed(models, tmp_path) -> None:
     run = run_for("ct", models, tmp_path / "out", steps=1)
-    train_baseline(run, rows=SENTENCES)
-    with pytest.raises(OutputError, match="Allow it to be overwritten"):
-        train_baseline(run, rows=SENTENCES)
-    train_baseline(run, rows=SENTENCES, overwrite=True)
+    train(run, rows=SENTENCES)
+    with pytest.raises(OutputError, match=r"already holds a model .*replace it \(--overwrite\)"):
+        train(run, rows=SENTENCES)
+    train(run, rows=SENTENCES, overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("dear")
-    with pytest.raises(OutputError, match=r"already holds letter.txt. Choose another place"):
-        train_baseline(run_for("ct", models, tmp_path / "mine"), rows=SENTENCES, overwrite=True)
+    train(run_for("ct", models, tmp_path / "mine"), rows=SENTENCES, overwrite=True)
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "dear"
 
 
 def test_a_corpus_is_read_by_its_columns(models, tmp_path) -> None:
     lines = ["label\thypothesis\tpremise\n"] + [f"{label}\t{b}\t{a}\n" for a, b, label in make_labelled(9)]
     (tmp_path / "nli.tsv").write_text("".join(lines))
     from_file, from_rows = (
-        train_baseline(run_for("sbert", models, tmp_path / folder, steps=1, data=data), rows=rows)
+        train(run_for("sbert", models, tmp_path / folder, steps=1, data=data), rows=rows)
         for folder, data, rows in (("a", str(tmp_path / "nli.tsv"), None), ("b", "", make_labelled(9)))
     )
     assert sha256(from_file.output / "model.safetensors") == sha256(from_rows.output / "model.safetensors")
     (tmp_path / "pairs.csv").write_text("premise,hypothesis\na,b\n")
     with pytest.raises(InputError, match="no column 'label'"):
-        train_baseline(run_for("sbert", models, tmp_path / "c", data=str(tmp_path / "pairs.csv")))
+        train(run_for("sbert", models, tmp_path / "c", data=str(tmp_path / "pairs.csv")))
 
 
 def test_a_batch_too_big_for_the_memory_is_explained(models, tmp_path, monkeypatch) -> None:
     run = run_for("ct", models, tmp_path / "out", save_every=1, steps=2)
     rows = rows_for("ct")
-    compute = BASELINES["ct"].backward
+    compute = METHODS["ct"].backward
     calls: list[int] = []
 
-    def full(*arguments: Any) -> float:
+    def full(*arguments: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
         return compute(*arguments)
 
-    monkeypatch.setattr(BASELINES["ct"], "backward", full)
-    with pytest.raises(TrainingError, match=r"memory of the machine ran out while ct .* a batch of 16 .* smaller"):
-        train_baseline(run, rows=rows)
-    resumed = train_baseline(run, rows=rows, resume=True)
+    monkeypatch.setattr(METHODS["ct"], "backward", full)
+    with pytest.raises(TrainingError, match=r"machine ran out at step 2, with a batch of 16 .* smaller batch_size"):
+        train(run, rows=rows)
+    resumed = train(run, rows=rows, resume=True)
     assert resumed.finished and len(calls) == 3, "what was saved is there to go on from"
 
 
@@ -432,5 +436,38 @@ def test_blank_lines_are_skipped_where_the_run_says_so(models, tmp_path) -> None
     data.write_text("\n".join([*lines[:5], "", *lines[5:]]) + "\n", encoding="utf-8")
     run = run_for("declutr", models, tmp_path / "out", data=str(data), steps=1)
     with pytest.raises(InputError, match=r"got a blank line \(.*documents.txt:6\)"):
-        train_baseline(run)
-    assert train_baseline(dataclasses.replace(run, skip_bad_rows=True)).finished
+        train(run)
+    assert train(run.replace(skip_bad_rows=True)).finished
+
+
+@pytest.mark.parametrize("name", ["ct", "sbert", "declutr"])
+def test_chunks_change_nothing_but_memory(name, models, tmp_path) -> None:
+    """Without dropout the gradient is the same, however the batch is encoded."""
+    vectors = []
+    for chunk in (None, 40):
+        fields = {} if name == "ct" else {"dropout": 0.0}
+        run = run_for(name, models, tmp_path / str(chunk), chunk_tokens=chunk, **fields)
+        vectors.append(Encoder.load(train(run, rows=rows_for(name)).output).encode(SENTENCES))
+    np.testing.assert_allclose(vectors[0], vectors[1], atol=1e-4)
+
+
+@pytest.mark.bf16
+@pytest.mark.parametrize("name", ["ct", "sbert", "is-bert", "declutr"])
+def test_mixed_precision_trains(name, models, tmp_path) -> None:
+    run = run_for(name, models, tmp_path / "out", precision="bf16", steps=2)
+    assert math.isfinite(train(run, rows=rows_for(name)).loss or math.nan)
+
+
+def test_sentences_per_second_counts_texts_through_an_encoder(models, tiny, tmp_path, monkeypatch) -> None:
+    """A second a step: 2 anchors of CT with 8 candidates each make 18; 8 sentences of SimCSE in two passes make 16."""
+    for run, rows, texts in (
+        (run_for("ct", models, tmp_path / "ct"), rows_for("ct"), 18),
+        (run_for("sbert", models, tmp_path / "sbert"), rows_for("sbert"), 32),
+        (Run(model=str(tiny), output=str(tmp_path / "simcse"), steps=3, batch_size=8), SENTENCES, 16),
+    ):
+        events: list[Any] = []
+        seconds = iter(range(1000))
+        with monkeypatch.context() as patch:
+            patch.setattr("twinpass.training.loop.time.monotonic", lambda seconds=seconds: float(next(seconds)))
+            train(run, rows=rows, on_event=events.append)
+        assert next(event for event in events if isinstance(event, Stepped)).sentences_per_second == texts

@@ -1,0 +1,244 @@
+"""What a training method is: everything in which one differs from another, and nothing of the loop.
+
+A method is one file of `methods/`. It says what it reads (`read`), what it trains (`models`, `heads`), how a batch
+becomes a loss (`loss` or `backward`), which optimizer and schedule it uses, and which model may be kept
+(`candidates`). Its default settings stand in `config.METHOD_DEFAULTS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from twinpass.config import METHOD_DEFAULTS, Run
+from twinpass.encoder.encoder import Encoder
+from twinpass.registry import Registry
+from twinpass.text.rows import Rows
+from twinpass.training.chunked import Ids, cut_chunks, encode_cached, encode_directly
+from twinpass.training.data import Batches, TrainingData, find_rows
+from twinpass.training.processes import Processes
+
+Numbers = NDArray[np.int64]
+Encode = Callable[[Sequence[str]], NDArray[np.float32]]
+
+
+class Trainable(Protocol):
+    """A sentence encoder as the trainer sees it; an Encoder is one."""
+
+    @property
+    def model(self) -> nn.Module:
+        """Its weights."""
+
+    @property
+    def encode(self) -> Encode:
+        """From texts to vectors."""
+
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a method starts from."""
+
+    run: Run
+    rows: Rows  # as `read` returned them
+    device: torch.device
+    processes: Processes
+    encoder: Encoder | None = None  # used instead of the run's model
+    checkpoint: Path | None = None  # of a run that is resumed
+
+
+class Outcome(NamedTuple):
+    """The numbers of one step."""
+
+    loss: float
+    texts: int  # that went through an encoder
+    negatives: float = 0.0  # per anchor
+    masked: int = 0  # false negatives
+    mlm_loss: float | None = None
+    vectors: Tensor | None = None  # (passes, examples, d), to find the texts of a loss that is not finite
+
+
+class Method:
+    """A method ready to train; a subclass sets `models`, `heads`, `examples` and `per_step` in its constructor."""
+
+    title: ClassVar[str]  # for the model card
+    objective: str  # what is learned, in one line
+    main: ClassVar[str] = "encoder"  # the model that is kept where no dev set decides
+    several_processes: ClassVar[bool] = True
+    needs_negatives: bool = False  # whether an example alone in a batch teaches nothing
+    texts_per_example: ClassVar[int] = 1
+    negatives: float = 0.0
+
+    data: TrainingData
+    models: Mapping[str, Trainable]  # the sentence encoders that are trained
+    heads: Mapping[str, nn.Module]  # what is trained with them, and kept in checkpoints only
+    examples: int  # in one epoch
+    per_step: int  # examples in a step
+
+    def __init__(self, start: Start) -> None:
+        self.start, self.run, self.rows = start, start.run, start.rows
+        self.processes, self.device = start.processes, start.device
+        self.heads = {}
+        self._pending: list[Callable[[], None]] = []
+
+    # What it reads.
+
+    @classmethod
+    def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
+        """Return the run with what the rows decide, and the rows as this method sees them; refuse what cannot work."""
+        return run, rows
+
+    @property
+    def why(self) -> str:
+        """Why the objective is this one."""
+        return f"{self.rows.source} is read as: {METHOD_DEFAULTS[self.run.method].reads.partition(';')[0]}"
+
+    def describe(self, examples: Numbers) -> list[str]:
+        """Return "file:line: text" for some examples."""
+        return find_rows(self.rows, examples.tolist())
+
+    def batches(self, examples: int) -> Batches:
+        """Return the order in which examples are used."""
+        return Batches(examples, self.per_step, self.run.seed, hard_negatives=not self.needs_negatives)
+
+    # What it trains.
+
+    def load_encoder(self, name: str = "encoder", *, pooler: str | None = None, seed: int | None = None) -> Encoder:
+        """Load an encoder ready to train: from the checkpoint of a resumed run, or else the run's model."""
+        run, folder = self.run, self.start.checkpoint
+        options: dict[str, Any] = {"pooler": pooler, "fresh_head_seed": seed} if folder is None else {}
+        source: str | Path = run.model if folder is None else folder / ("" if name == self.main else name)
+        encoder = self.start.encoder if folder is None else None
+        if encoder is None:
+            encoder = Encoder.load(
+                source,
+                device=str(self.device),
+                dropout=run.dropout,
+                trust_pickle=run.trust_pickle,
+                trust_remote_code=run.trust_remote_code,
+                **options,
+            )
+        encoder.model.train()
+        if run.grad_checkpointing:
+            encoder.model.transformer.gradient_checkpointing_enable()  # type: ignore[operator]
+        return encoder
+
+    def load_plain_encoder(self, name: str = "encoder") -> Encoder:
+        """Load an encoder under the run's pooler, without layers that were fitted to its vectors before."""
+        encoder = self.load_encoder(name, pooler=self.run.pooler, seed=self.run.seed)
+        if self.start.checkpoint is None:
+            # A final normalisation, say, would keep a dot product within 1, where CT's sigmoid is almost flat.
+            encoder.model.layers = nn.Sequential()
+        self.run = self.run.replace(pooler=encoder.pooler)
+        return encoder
+
+    @staticmethod
+    def load_saved(folder: Path, device: torch.device) -> Trainable:
+        """Load a model that this method saved."""
+        return Encoder.load(folder, device=str(device))
+
+    def token_limit(self, encoder: Encoder) -> int:
+        """Return the number of tokens that texts are truncated to: the run's limit, or the model's if it is lower."""
+        return min(self.run.max_tokens, encoder.max_tokens or self.run.max_tokens)
+
+    def parameters(self) -> dict[nn.Parameter, str]:
+        """Return every trained parameter once, whatever is tied to what, with its name."""
+        names: dict[nn.Parameter, str] = {}
+        modules = {name: model.model for name, model in self.models.items()}
+        for prefix, module in {**modules, **self.heads}.items():
+            for name, parameter in module.named_parameters():
+                if parameter.requires_grad:
+                    names.setdefault(parameter, f"{prefix}.{name}")
+        return names
+
+    def candidates(self) -> Mapping[str, Trainable]:
+        """Return the models that may be kept, up to date; the best by dev is."""
+        return {self.main: self.models[self.main]}
+
+    # How a batch becomes a loss.
+
+    def loss(self, examples: Numbers, random: np.random.Generator) -> Tensor:
+        """Return this process's part of a batch's loss; the parts of all processes add up to it."""
+        raise NotImplementedError(f"{type(self).__name__} defines neither loss nor backward")
+
+    def backward(self, step: int, examples: Numbers) -> Outcome:
+        """Compute the gradient of a batch; what is random depends on the step's number alone."""
+        loss = self.loss(examples, np.random.default_rng([self.run.seed, step, 1]))
+        self.propagate(loss)
+        value = self.processes.total(float(loss.detach()))
+        return Outcome(value, texts=len(examples) * self.texts_per_example, negatives=self.negatives)
+
+    def encode(self, encoder_of: Sequence[Encoder], ids: Ids) -> Tensor:
+        """Return the vectors (n, d) of tokenised texts, in order, ready for `propagate`."""
+        chunks = cut_chunks(ids, encoder_of, token_budget=self.run.chunk_tokens)
+        encode = encode_cached if self.run.chunk_tokens else encode_directly
+        dimensions = next(iter(self.models.values())).dimensions
+        encoded = encode(chunks, ids, dimensions=dimensions, autocast=self.processes.accelerator.autocast)
+        self._pending.append(encoded.propagate)
+        return encoded.vectors
+
+    def propagate(self, loss: Tensor) -> None:
+        """Send a loss back to the parameters, through the chunks that were encoded for it."""
+        pending, self._pending = self._pending, []
+        if loss.requires_grad:
+            self.processes.accelerator.backward(loss)
+            for propagate in pending:
+                propagate()
+
+    def mean_over_all(self, loss: Tensor, own: Numbers, examples: Numbers) -> Tensor:
+        """Scale the mean over this process's examples so that the processes' parts add up to the batch's mean."""
+        return loss * (len(own) / len(examples))
+
+    # Which optimizer and schedule it uses.
+
+    def make_optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
+        """Make AdamW; weight decay applies to matrices, not to biases and norms."""
+        decay = self.run.weight_decay
+        groups = [
+            {"params": [p for p in parameters if p.dim() > 1], "weight_decay": decay},
+            {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=self.run.learning_rate, fused=self.device.type in ("cpu", "cuda"))
+
+    def set_rate(self, optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
+        """Set the rate of a step, counted from 0."""
+        set_linear_rate(optimizer, self.run, step, steps)
+
+    def note_evaluation(self, *, gain: bool) -> None:
+        """Take notice of whether the latest dev score was the best so far."""
+
+    def exhausted(self) -> bool:
+        """Return whether to stop before the last step."""
+        return False
+
+    def memory(self) -> dict[str, float]:
+        """Return what a resumed run must know besides weights and optimizer states."""
+        return {}
+
+    def remember(self, memory: Mapping[str, float]) -> None:
+        """Restore what `memory` returned."""
+
+
+METHODS: Registry[type[Method]] = Registry("method")
+
+
+def set_linear_rate(optimizer: torch.optim.Optimizer, run: Run, step: int, steps: int) -> None:
+    """Set the rate of a step (counted from 0): linear from the peak to 0, after a warm-up if the run has one."""
+    warmup = round(run.warmup * steps)
+    share = (step + 1) / (warmup + 1) if step < warmup else (steps - step) / (steps - warmup)
+    for group in optimizer.param_groups:
+        group["lr"] = run.learning_rate * share

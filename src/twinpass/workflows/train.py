@@ -1,0 +1,100 @@
+"""Train with a dev set, without what it asks for, and with a report: the whole job behind `twinpass train`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from twinpass.config import Run
+from twinpass.progress import Log, ignore
+from twinpass.provenance import provenance
+from twinpass.workflows.dev import is_built_in, open_dev, rows_to_learn_from
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.log import OnEvent, Result
+    from twinpass.training.data import Leakage
+    from twinpass.training.loop import Evaluate
+    from twinpass.training.setup import Given
+
+MadeFrom = tuple[str, str, "str | None"]  # what, its name, its fingerprint
+
+
+def train(
+    run: Run,
+    *,
+    rows: Given | None = None,
+    encoder: Encoder | None = None,
+    evaluate: Evaluate | None = None,
+    on_event: OnEvent | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    log: Log = ignore,
+    command: str | None = None,
+) -> Result:
+    """Train a sentence encoder as the run describes and leave it in the run's output folder.
+
+    The model is scored on `run.dev` as it trains, or by `evaluate`: a function that gets a function from texts to
+    vectors and returns a score (higher is better), or a dictionary of numbers with one under "score". The best model
+    by that score is kept, the last without one. `rows` and `encoder` replace the run's data and model. Built-in text
+    (`docs:`) is trained on without the part that built-in dev sets and evaluations ask for. `on_event` is called with
+    every event of twinpass.log. `resume` continues from the newest checkpoint, bit-for-bit identically; `overwrite`
+    lets a new run replace an old one. `report` writes OUTPUT/report.html; `command` is what it says to run again.
+    """
+    from twinpass.training.loop import train as run_training
+
+    run.check()
+    if evaluate is None and run.dev is not None:
+        dev = open_dev(run.dev)
+        evaluate = dev
+        log(f"dev: {dev.protocol}")
+    if rows is None and is_built_in(run.data):
+        dev_set = run.dev if run.dev is not None and is_built_in(run.dev) else run.data
+        rows = rows_to_learn_from(run.data, dev=dev_set, columns=run.columns) or []
+        log(f"{len(rows):,} rows of {run.data} are for training; what {dev_set} asks for is held out")
+    result = run_training(
+        run, rows=rows, encoder=encoder, evaluate=evaluate, on_event=on_event, resume=resume, overwrite=overwrite
+    )
+    if report and result.finished and os.environ.get("RANK", "0") == "0":
+        _write_report(run, result, command)
+    return result
+
+
+def find_leakage(run: Run, evaluation: str) -> Leakage:
+    """Find the sentences of an evaluation file that occur in a run's training text."""
+    from twinpass.text.corpus import open_corpus
+    from twinpass.training.data import leakage
+
+    text = open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
+    return leakage(text, open_corpus(evaluation))
+
+
+def _write_report(run: Run, result: Result, command: str | None) -> None:
+    """Write the report of a finished run into its output folder."""
+    from twinpass.analysis.report import provenance_section
+    from twinpass.analysis.training_report import FILE, write_training_report
+    from twinpass.files import plain
+
+    stages = {"before": result.before, f"best (step {result.best_step})": result.best}
+    stages[f"last (step {result.steps})"] = result.last
+    facts = plain(provenance(options={"run": run}))
+    write_training_report(
+        result.output / FILE,
+        title=f"Training report: {result.output.name}",
+        folders={result.output.name: result.output},
+        protocol=result.protocol or None,
+        scores={name: scores for name, scores in stages.items() if scores},
+        more=[provenance_section(command, fingerprints=_ingredients(run, result), facts=facts)],
+    )
+
+
+def _ingredients(run: Run, result: Result) -> list[MadeFrom]:
+    """Return the training text and the weights, with their fingerprints."""
+    from twinpass.files import sha256
+    from twinpass.training import checkpoint
+
+    newest = checkpoint.newest(result.output)
+    text = checkpoint.read_progress(newest).data_fingerprint if newest is not None else None
+    weights = sorted(result.output.glob("model*.safetensors"))
+    return [("data", run.data, text), *(("weights", path.name, sha256(path)) for path in weights)]

@@ -38,7 +38,7 @@ VERBS = {
     "compare": Verb("Test whether two models differ, by a paired bootstrap.", "compare"),
     "analyze": Verb("Measure and draw the embedding space of models.", "analyze"),
     "index": Verb("Build and maintain an index of texts and their vectors.", "Index"),
-    "search": Verb("Find the texts of an index that are nearest to a query.", "Index.search"),
+    "search": Verb("Find the texts of an index that are nearest to a query.", "Index.answers"),
     "dedupe": Verb("List near-duplicate texts.", "Index.dedupe"),
     "cluster": Verb("Group texts by meaning.", "Index.cluster"),
     "serve": Verb("Serve a model over HTTP, compatible with OpenAI clients.", "serve"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -23,19 +23,14 @@ from twinpass.training.loop import train
 from twinpass.training.processes import Processes
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def run_two(children, target, *arguments, after: tuple = ()) -> None:
-    port = free_port()
-    pair = [children.Process(target=target, args=(*arguments, rank, 2, port, *after)) for rank in range(2)]
-    for child in pair:
-        child.start()
-    for child in pair:
-        child.join(timeout=120)
+    with tempfile.TemporaryDirectory() as folder:
+        meeting = f"{folder}/meeting"
+        pair = [children.Process(target=target, args=(*arguments, rank, 2, meeting, *after)) for rank in range(2)]
+        for child in pair:
+            child.start()
+        for child in pair:
+            child.join(timeout=120)
     assert [child.exitcode for child in pair] == [0, 0]
 
 

@@ -62,11 +62,19 @@ def train_until_killed(run: Run, rows: list[Any], kill_at: int, kill_when: str, 
     train(run, rows=rows, evaluate=spread, on_event=count, resume=resume)
 
 
-def gradient_in_process(run: Run, rows: list[Any], batch: list[int], rank: int, count: int, port: int, to: str) -> None:
-    """Compute one batch's gradient as one of several processes; the first writes it down."""
+def join(rank: int, count: int, meeting: str) -> None:
+    """Become one of several processes; they meet at a file, since a free port may be taken before it is used."""
     torch.set_num_threads(1)
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}  # asked for, but not used
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=count)
+
+
+def gradient_in_process(
+    run: Run, rows: list[Any], batch: list[int], rank: int, count: int, meeting: str, to: str
+) -> None:
+    """Compute one batch's gradient as one of several processes; the first writes it down."""
+    join(rank, count, meeting)
     loss, gradients = gradient_of(run, rows, batch)
     if rank == 0:
         np.savez(to, loss=loss, **gradients)
@@ -84,11 +92,9 @@ def gradient_of(run: Run, rows: list[Any], batch: list[int]) -> tuple[float, dic
     return outcome.loss, gradients
 
 
-def train_in_process(run: Run, rows: list[Any], rank: int, count: int, port: int) -> None:
+def train_in_process(run: Run, rows: list[Any], rank: int, count: int, meeting: str) -> None:
     """Train as one of several processes."""
-    torch.set_num_threads(1)
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    join(rank, count, meeting)
     result: Result = train(run, rows=rows, evaluate=spread, resume=True)
     torch.distributed.destroy_process_group()
     if not result.finished:

@@ -15,7 +15,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from twinpass.analysis.density import GRID, Group
 from twinpass.analysis.drawing import (
     COLUMN,
     MARKERS,
@@ -31,7 +30,7 @@ from twinpass.analysis.drawing import (
     sentence,
     short,
 )
-from twinpass.analysis.measure import TEMPERATURE, Measures
+from twinpass.analysis.measure import GRID, TEMPERATURE, Group, Measures
 from twinpass.analysis.sampling import Sample
 
 if TYPE_CHECKING:

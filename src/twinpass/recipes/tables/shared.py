@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from twinpass.config import PRESETS
-from twinpass.evaluation.published import PUBLISHED
+from twinpass.evaluation.protocols import PUBLISHED
 from twinpass.recipes.recipe import (
     Baseline,
     Fitted,

@@ -110,7 +110,7 @@ def _scatter(axes: Any, points: Sequence[Point], theme: Theme) -> Any:
         scored = math.isfinite(point.score)
         style: dict[str, Any] = {"c": theme.faint}
         if scored:
-            style = {"c": np.array([point.score]), "cmap": theme.sequential, "vmin": min(known), "vmax": max(known)}
+            style = {"c": np.array([point.score]), "cmap": "viridis", "vmin": min(known), "vmax": max(known)}
         drawn = axes.scatter(
             point.uniformity,
             point.alignment,

@@ -1,12 +1,12 @@
 """What is measured of one model's sentence vectors.
 
-Geometry: alignment, uniformity, both terms of Eq. 6, the bound of Eq. 7 and anisotropy. Beside it the spectrum and the
-map (spectrum.py) and the cosine densities (density.py).
+Geometry: alignment, uniformity, both terms of Eq. 6, the bound of Eq. 7 and anisotropy. Beside it the singular spectrum
+(appendix F), the densities of the cosines in five groups of gold score (appendix G), and a map of the sentences.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ from twinpass.equations import alignment, asymptotic, jensen_bound, uniformity
 from twinpass.vectors import unit
 
 TEMPERATURE = 0.05  # Table D.1
+GROUPS = 5  # of gold scores
+GRID = np.linspace(-1.0, 1.0, 201)  # cosines at which densities are estimated
+MOST_POINTS = 600  # on a map
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,53 +96,38 @@ def _spearman(vectors: Vectors, graded: Graded) -> float | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measures:
-    """All measures of one model's vectors of a sample."""
+class Spectrum:
+    """Singular values of the matrix W of unit sentence vectors, largest first."""
 
-    name: str
-    fingerprint: str | None
-    dimensions: int
-    geometry: Geometry
-    spectrum: Spectrum
-    densities: list[Group] | None
-    map: Map
-
-    def to_dict(self, sample: Sample) -> dict[str, Any]:
-        """Return the measures as a JSON object; the map has the texts of its points."""
-        groups = None if self.densities is None else [asdict(group) for group in self.densities]
-        points = zip(self.map.rows, self.map.points, strict=True)
-        return {
-            "name": self.name,
-            "fingerprint": self.fingerprint,
-            "dimensions": self.dimensions,
-            "geometry": asdict(self.geometry) | {"objective": self.geometry.objective},
-            "spectrum": asdict(self.spectrum),
-            "densities": None if groups is None else {"cosine": GRID, "groups": groups},
-            "map": {
-                "explained": self.map.explained,
-                "points": [{"text": sample.texts[row], "x": x, "y": y} for row, (x, y) in points],
-            },
-        }
+    normalised: NDArray[np.float64]  # divided by the largest, as in the figure of appendix F
+    effective_rank: float  # exp of the entropy of the singular values divided by their sum
+    largest_eigenvalue: float  # of W W^T; its trace is the number of sentences
+    largest_share: float  # of that trace: 1 if all vectors are parallel, 1/d if all directions are equal
 
 
-def measure(name: str, vectors: Vectors, sample: Sample, *, fingerprint: str | None = None, seed: int = 42) -> Measures:
-    """Measure one model's vectors, one row for each text of the sample."""
-    graded = sample.graded
-    return Measures(
-        name=name,
-        fingerprint=fingerprint,
-        dimensions=vectors.shape[1],
-        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded),
-        spectrum=measure_spectrum(vectors),
-        densities=None
-        if graded is None
-        else measure_densities(cosines(vectors, graded.pairs), graded.gold, graded.scale),
-        map=make_map(vectors, choose_points(len(vectors), sample.positives, seed=seed)),
+def measure_spectrum(vectors: Vectors) -> Spectrum:
+    """Decompose vectors (m, d), each scaled to length one as in section 5."""
+    units = unit(vectors).astype(np.float64)
+    # W^T W has the non-zero eigenvalues of W W^T, and the smaller of the two is much cheaper than a decomposition of W.
+    gram = units.T @ units if len(units) > units.shape[1] else units @ units.T
+    eigenvalues = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
+    values = np.sqrt(eigenvalues)
+    total = float(eigenvalues.sum())
+    return Spectrum(
+        normalised=values / values[0] if values[0] > 0 else values,
+        effective_rank=effective_rank(values),
+        largest_eigenvalue=float(eigenvalues[0]),
+        largest_share=float(eigenvalues[0]) / total if total > 0 else 0.0,
     )
 
 
-GROUPS = 5
-GRID = np.linspace(-1.0, 1.0, 201)
+def effective_rank(values: NDArray[np.float64]) -> float:
+    """Return exp(-sum p log p) with p the singular values divided by their sum: between 1 and their number."""
+    total = values.sum()
+    if total <= 0:
+        return 0.0
+    shares = values[values > 0] / total
+    return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,49 +172,6 @@ def _group(low: float, high: float, cosines: NDArray[np.float64]) -> Group:
     )
 
 
-MOST_POINTS = 600  # on a map
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spectrum:
-    """Singular values of the matrix W of unit sentence vectors, largest first."""
-
-    normalised: NDArray[np.float64]  # divided by the largest, as in the figure of appendix F
-    effective_rank: float  # exp of the entropy of the singular values divided by their sum
-    largest_eigenvalue: float  # of W W^T; its trace is the number of sentences
-    largest_share: float  # of that trace: 1 if all vectors are parallel, 1/d if all directions are equal
-
-
-def measure_spectrum(vectors: Vectors) -> Spectrum:
-    """Decompose vectors (m, d), each scaled to length one as in section 5."""
-    eigenvalues = _eigenvalues(unit(vectors).astype(np.float64))
-    values = np.sqrt(eigenvalues)
-    total = float(eigenvalues.sum())
-    return Spectrum(
-        normalised=values / values[0] if values[0] > 0 else values,
-        effective_rank=effective_rank(values),
-        largest_eigenvalue=float(eigenvalues[0]),
-        largest_share=float(eigenvalues[0]) / total if total > 0 else 0.0,
-    )
-
-
-def _eigenvalues(units: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the eigenvalues of W W^T that its shape allows to be non-zero, largest first."""
-    # W^T W has the same ones, and the smaller of the two matrices is much cheaper than a decomposition of W.
-    gram = units.T @ units if len(units) > units.shape[1] else units @ units.T
-    found: NDArray[np.float64] = np.maximum(np.linalg.eigvalsh(gram)[::-1], 0.0)
-    return found
-
-
-def effective_rank(values: NDArray[np.float64]) -> float:
-    """Return exp(-sum p log p) with p the singular values divided by their sum: between 1 and their number."""
-    total = values.sum()
-    if total <= 0:
-        return 0.0
-    shares = values[values > 0] / total
-    return float(np.exp(-(shares * np.log(shares)).sum()))
-
-
 @dataclass(frozen=True, kw_only=True)
 class Map:
     """Some rows as points on the first two principal components."""
@@ -263,3 +208,43 @@ def make_map(vectors: Vectors, rows: NDArray[np.int64]) -> Map:
     total = max(float(variances.sum()), 1e-30)
     first, second = [float(value) / total for value in [*variances[::-1], 0.0][:2]]
     return Map(rows=rows, points=points, explained=(first, second))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """All measures of one model's vectors of a sample."""
+
+    name: str
+    fingerprint: str | None
+    dimensions: int
+    geometry: Geometry
+    spectrum: Spectrum
+    densities: list[Group] | None
+    map: Map
+
+    def to_dict(self, sample: Sample) -> dict[str, Any]:
+        """Return the measures by name; the map has the texts of its points."""
+        points = zip(self.map.rows, self.map.points, strict=True)
+        return vars(self) | {
+            "geometry": vars(self.geometry) | {"objective": self.geometry.objective},
+            "densities": None if self.densities is None else {"cosine": GRID, "groups": self.densities},
+            "map": {
+                "explained": self.map.explained,
+                "points": [{"text": sample.texts[row], "x": x, "y": y} for row, (x, y) in points],
+            },
+        }
+
+
+def measure(name: str, vectors: Vectors, sample: Sample, *, fingerprint: str | None = None, seed: int = 42) -> Measures:
+    """Measure one model's vectors, one row for each text of the sample."""
+    graded = sample.graded
+    groups = None if graded is None else measure_densities(cosines(vectors, graded.pairs), graded.gold, graded.scale)
+    return Measures(
+        name=name,
+        fingerprint=fingerprint,
+        dimensions=vectors.shape[1],
+        geometry=measure_geometry(vectors, positives=sample.positives, graded=graded),
+        spectrum=measure_spectrum(vectors),
+        densities=groups,
+        map=make_map(vectors, choose_points(len(vectors), sample.positives, seed=seed)),
+    )

@@ -112,7 +112,7 @@ def analyze(
             sample=taken,
             models=measured,
             neighbours=compared,
-            # The fingerprint comes last: it decides where the name stands for another average.
+            # The fingerprint comes last, so that it overrides the name.
             averages={m.name: averages[key] for m in measured for key in (m.name, m.fingerprint) if key in averages},
             data_fingerprint=opened.fingerprint(),
         )

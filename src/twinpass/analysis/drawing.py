@@ -206,9 +206,8 @@ def inline_svg(drawing: Drawing) -> str:
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     _attach_tips(root, tips)
-    _make_unique(root, drawing.name)
+    _rewrite_attributes(root, drawing.name)
     _share_styles(root)
-    _shorten_places(root)
     root.set("role", "img")
     root.set("aria-label", drawing.title)
     # The page sets the width; the viewBox keeps the proportions.
@@ -243,24 +242,16 @@ def _share_styles(root: ElementTree.Element) -> None:
                 del point.attrib["style"]
 
 
-def _shorten_places(root: ElementTree.Element) -> None:
-    """Cut coordinates to a hundredth of a point, finer than any screen; text is not changed."""
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            if key != "data-tip":
-                element.set(key, re.sub(r"(\.\d\d)\d+", r"\1", value))
-
-
-def _make_unique(root: ElementTree.Element, prefix: str) -> None:
-    """Prefix all identifiers: a page has several figures."""
+def _rewrite_attributes(root: ElementTree.Element, prefix: str) -> None:
+    """Prefix all identifiers, since a page has several figures; cut coordinates to a hundredth of a point."""
     for element in root.iter():
         for key, value in element.attrib.items():
             if key == "id":
                 element.set(key, f"{prefix}-{value}")
             elif key in ("href", f"{{{XLINK}}}href") and value.startswith("#"):
                 element.set(key, f"#{prefix}-{value[1:]}")
-            elif "url(#" in value:
-                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
+            elif key != "data-tip":
+                element.set(key, re.sub(r"(\.\d\d)\d+", r"\1", value.replace("url(#", f"url(#{prefix}-")))
 
 
 def _follow_theme(text: str) -> str:

@@ -149,7 +149,7 @@ def _read(path: Path) -> _Answers:
         tasks = [task for task in document["tasks"] if task["items"]]
         items = {task["task"]: items_from_json(next(iter(task["items"].values()))) for task in tasks}
         return _Answers(f"{document['model']['name']} ({path})", items)
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise InputError(
             f"{path} is not a result file with items: {error!r}. Write one with: twinpass evaluate ... -o FILE.json"
         ) from error

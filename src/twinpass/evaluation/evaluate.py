@@ -44,7 +44,7 @@ KINDS = ("scored", "labelled", "retrieval", "docs-pairs", "docs")  # of your own
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all tasks of one evaluation."""
+    """The options that all tasks of one evaluation share."""
 
     data: str | Path | None = None  # a folder in SentEval's layout, or "hub"
     protocol: str = "full"  # of transfer: "full" or "fast"
@@ -345,27 +345,22 @@ def _user_job(name: str, settings: Settings) -> Job:
         scores = pair_cosines(encode, [row.texts for row in rows])
         return Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
 
-    return _own_job(name, kind, [text for row in rows for text in row.texts], score, files, settings)
+    return _own_job(name, [text for row in rows for text in row.texts], score, files, settings)
 
 
 def _retrieval_job(name: str, asked: RetrievalSet, files: Mapping[str, str | None], settings: Settings) -> Job:
     def score(encode: Encode) -> Items:
         return Queries(asked.measure(encode), asked.digest())
 
-    return _own_job(name, "retrieval", [*asked.queries, *asked.documents], score, files, settings)
+    return _own_job(name, [*asked.queries, *asked.documents], score, files, settings)
 
 
 def _own_job(
-    name: str,
-    kind: str,
-    texts: list[str],
-    score: Callable[[Encode], Items],
-    files: Mapping[str, str | None],
-    settings: Settings,
+    name: str, texts: list[str], score: Callable[[Encode], Items], files: Mapping[str, str | None], settings: Settings
 ) -> Job:
     def run(encode: Encode, model: Model) -> TaskResult:
         items = score(encode)
-        over = "queries" if kind == "retrieval" else "all"
+        kind, over = ("retrieval", "queries") if isinstance(items, Queries) else (name.partition(":")[0], "all")
         result = _result(name, {"items": items}, settings, protocols={"items": kind}, over=over, kind=kind, split="all")
         # There is one set of pairs: a mean over its subsets would be the same number again.
         scores = [score for score in result.scores if score.over not in ("mean", "wmean")]

@@ -1,6 +1,6 @@
 """Protocols: how a number was computed, which papers computed theirs so, and the numbers that SimCSE published.
 
-Those of Tables 5, B.2, B.3, C.1 and E.1 stand in published.tsv, number for number.
+Those of Tables 5, B.2, B.3, C.1 and E.1 are in published.tsv, number for number.
 """
 
 from __future__ import annotations
@@ -61,7 +61,6 @@ def papers_using(cell: Cell) -> tuple[str, ...]:
 class TransferProtocol:
     """How SentEval trains the logistic regression on frozen vectors."""
 
-    name: str
     folds: int
     optimizer: Literal["adam", "rmsprop"]
     batch_size: int
@@ -74,12 +73,8 @@ class TransferProtocol:
 
 
 TRANSFER: Registry[TransferProtocol] = Registry("transfer protocol")
-FULL = TRANSFER.add(
-    "full", TransferProtocol(name="full", folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4)
-)
-FAST = TRANSFER.add(
-    "fast", TransferProtocol(name="fast", folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
-)
+FULL = TRANSFER.add("full", TransferProtocol(folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4))
+FAST = TRANSFER.add("fast", TransferProtocol(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2))
 
 
 class Published(NamedTuple):

@@ -78,12 +78,8 @@ def regress(train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats
 
 def bin_shares(scores: Array) -> Floats:
     """Spread each score over the two whole scores next to it (n, 5); below 1 only its share of 1 is left."""
-    whole = np.floor(scores)
-    shares = np.zeros((len(scores), BINS), dtype=np.float32)
-    for bin_score in range(1, BINS + 1):
-        column = shares[:, bin_score - 1]
-        column[:] = np.where(whole == bin_score, whole + 1 - scores, column)
-        column[:] = np.where(whole + 1 == bin_score, scores - whole, column)
+    distances = np.abs(scores[:, None] - np.arange(1, BINS + 1))
+    shares: Floats = np.maximum(1 - distances, 0).astype(np.float32)
     return shares
 
 

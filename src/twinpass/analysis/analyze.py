@@ -38,7 +38,7 @@ def analyze(
     corpus: PathLike | None = None,
     results: Sequence[PathLike | Displayed] = (),
     runs: bool = False,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
     pooler: str | None = None,

@@ -325,9 +325,7 @@ def _user_job(name: str, settings: Settings) -> Job:
         return _retrieval_job(name, pool_pairs(pairs[:MOST_CANDIDATES]), {name: None}, settings)
     if kind == "retrieval" and is_folder(place):
         return _retrieval_job(name, read_folder(Path(place)), {place: None}, settings)
-    columns = settings.columns.split(",") if isinstance(settings.columns, str) else settings.columns
-    stripped = None if columns is None else [column.strip() for column in columns]
-    corpus = open_corpus(place, columns=stripped, score=settings.score)
+    corpus = open_corpus(place, columns=settings.columns, score=settings.score)
     if corpus.width != 2:
         raise InputError(f"{place}: {kind} expects two text columns, got {corpus.width}. Choose them with --columns.")
     files = {place: corpus.fingerprint()}

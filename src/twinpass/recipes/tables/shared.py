@@ -1,4 +1,4 @@
-"""What several tables share: models, columns, and the numbers that `evaluation.published` holds."""
+"""What several tables share: models, columns, and the numbers that `evaluation.protocols` holds."""
 
 from dataclasses import replace
 

@@ -10,12 +10,20 @@ import numpy as np
 import pytest
 from scipy.integrate import trapezoid
 
-from twinpass.analysis.density import GRID, measure_densities
-from twinpass.analysis.measure import mean_cosine, measure, measure_geometry
+from twinpass.analysis.measure import (
+    GRID,
+    choose_points,
+    effective_rank,
+    make_map,
+    mean_cosine,
+    measure,
+    measure_densities,
+    measure_geometry,
+    measure_spectrum,
+)
 from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.report import Analysis
 from twinpass.analysis.sampling import Graded, Sample, Scale, take_sample
-from twinpass.analysis.spectrum import choose_points, effective_rank, make_map, measure_spectrum
 from twinpass.encoder.layers import fit_whitening, whiten
 from twinpass.errors import ConfigError, InputError
 from twinpass.text.corpus import open_corpus

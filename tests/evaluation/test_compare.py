@@ -65,9 +65,10 @@ def test_models_scored_on_other_pairs_are_not_compared(results, folder, tmp_path
     other = evaluate(letter_model, "STS-B", data=folder, split="dev", resamples=100)
     with pytest.raises(InputError, match=r"STS-B: .* not scored on the same items \(1,379 and 1,500\)"):
         compare(results, other)
-    (tmp_path / "x.json").write_text('{"tasks": [{"task": "STS-B"}]}')
-    with pytest.raises(InputError, match="not a result file with items"):
-        compare(tmp_path / "x.json", results)
+    for wrong in ('{"tasks": [{"task": "STS-B"}]}', '{"tasks": [{"task": "STS-B", "items": [1]}]}'):
+        (tmp_path / "x.json").write_text(wrong)
+        with pytest.raises(InputError, match="not a result file with items"):
+            compare(tmp_path / "x.json", results)
     mine = tmp_path / "mine.csv"
     mine.write_text("sentence1,sentence2,score\na,b,1\nb,b,2\n")
     with pytest.raises(InputError, match="share no task"):

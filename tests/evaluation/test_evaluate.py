@@ -78,7 +78,7 @@ def test_every_score_is_a_row(results):
 def test_results_are_written_in_the_form_their_name_says(results, tmp_path, suffix, form):
     path = tmp_path / f"out.{suffix}"
     results.save(path)
-    assert path.read_text(encoding="utf-8").rstrip("\n") == results.to_text(form)
+    assert path.read_text(encoding="utf-8") == results.to_text(form) + "\n"
 
 
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_encoded(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from twinpass.evaluation.published import PUBLISHED
+from twinpass.evaluation.protocols import PUBLISHED
 from twinpass.recipes.corpora import CORPORA, FILES
 from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import ALL, Baseline, Fitted, Trained, Training

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from twinpass.analysis.measure import Measures, measure
 from twinpass.analysis.models import Models, Variant, VariantEncoder, parse_variants
@@ -38,7 +38,7 @@ def analyze(
     corpus: PathLike | None = None,
     results: Sequence[PathLike | Displayed] = (),
     runs: bool = False,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
     pooler: str | None = None,
@@ -112,7 +112,8 @@ def analyze(
             sample=taken,
             models=measured,
             neighbours=compared,
-            averages={each.name: value for each in measured if (value := averages.find(each)) is not None},
+            # The fingerprint comes last, so that it overrides the name.
+            averages={m.name: averages[key] for m in measured for key in (m.name, m.fingerprint) if key in averages},
             data_fingerprint=opened.fingerprint(),
         )
     if output is not None:
@@ -130,20 +131,9 @@ def _read_runs(variants: Sequence[Variant], *, all_of_them: bool) -> list[RunLog
     return [replace(read_trajectory(folder), name=label) for label, folder in runs.items()]
 
 
-class _Averages(NamedTuple):
-    """Average STS scores of models, for the colours of Figure 3."""
-
-    by_fingerprint: dict[str, float]
-    by_name: dict[str, float]
-
-    def find(self, model: Measures) -> float | None:
-        """Return a model's average by its fingerprint, else by its name."""
-        return self.by_fingerprint.get(model.fingerprint or "", self.by_name.get(model.name))
-
-
-def _read_averages(results: Sequence[PathLike | Displayed]) -> _Averages:
-    """Read results of `evaluate`, each with the average of the seven STS tasks."""
-    averages = _Averages({}, {})
+def _read_averages(results: Sequence[PathLike | Displayed]) -> dict[str | None, float]:
+    """Return the average of the seven STS tasks from results of `evaluate`, by the model's name and fingerprint."""
+    averages: dict[str | None, float] = {}
     for each in results:
         try:
             document = each.to_dict() if isinstance(each, Displayed) else json.loads(Path(each).read_text("utf-8"))
@@ -159,7 +149,5 @@ def _read_averages(results: Sequence[PathLike | Displayed]) -> _Averages:
             raise InputError(
                 f"{each} has no average of the seven STS tasks ({STS_AVERAGE}). Evaluate with --tasks sts, all of it."
             )
-        averages.by_name[name] = found[0]
-        if fingerprint:
-            averages.by_fingerprint[fingerprint] = found[0]
+        averages |= dict.fromkeys(filter(None, (name, fingerprint)), found[0])
     return averages

@@ -10,7 +10,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ class Theme:
     ink: str
     faint: str
     series: tuple[str, ...]
-    sequential: str  # name of matplotlib's colour map for ordered values
 
     def colours(self) -> dict[str, str]:
         """Return every colour by its name."""
@@ -56,61 +55,43 @@ LIGHT = Theme(
     ink="#1b1f24",
     faint="#c3c8ce",
     series=("#0072b2", "#d55e00", "#009e73", "#b8528f", "#b07800", "#2f8fc7", "#6b6f75", "#8c4a2f"),
-    sequential="viridis",
 )
 DARK = Theme(
     paper="#14171b",
     ink="#e8eaed",
     faint="#474d55",
     series=("#5cb3f0", "#ff9150", "#3fd0a4", "#ea9fcf", "#f0bd4f", "#9bd4f7", "#b4b8be", "#d69a7e"),
-    sequential="viridis",
 )
 THEMES = {"light": LIGHT, "dark": DARK}
 
 
-def settings(theme: Theme) -> dict[str, Any]:
-    """Return matplotlib's settings for a theme."""
-    papers = dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), theme.paper)
-    names = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    return (
-        papers
-        | dict.fromkeys(names, theme.ink)
-        | {
-            "grid.color": theme.faint,
-            "grid.linewidth": 0.4,
-            "axes.grid": True,
-            "axes.axisbelow": True,
-            "axes.spines.top": False,
-            "axes.spines.right": False,
-            "axes.linewidth": 0.7,
-            "xtick.major.width": 0.7,
-            "ytick.major.width": 0.7,
-            "lines.linewidth": 1.3,
-            "legend.frameon": False,
-            "font.size": 8.0,
-            "axes.labelsize": 8.0,
-            "axes.titlesize": 8.0,
-            "xtick.labelsize": 7.0,
-            "ytick.labelsize": 7.0,
-            "legend.fontsize": 7.0,
-            "font.family": "sans-serif",
-            "font.sans-serif": ["DejaVu Sans"],
-            "svg.fonttype": "none",  # text stays text: it can be searched, copied and read by screen readers
-            "svg.hashsalt": "twinpass",  # the same figure gives the same file
-            "figure.constrained_layout.use": True,
-            "savefig.dpi": 300,
-        }
-    )
-
-
-@contextmanager
-def themed(theme: Theme) -> Iterator[None]:
+def themed(theme: Theme) -> AbstractContextManager[None]:
     """Draw with the settings of a theme; matplotlib's own settings are restored afterwards."""
     import matplotlib
 
-    chosen: Any = settings(theme)
-    with matplotlib.rc_context(chosen):
-        yield
+    papers = ("figure.facecolor", "axes.facecolor", "savefig.facecolor")
+    inks = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
+    chosen: Any = dict.fromkeys(papers, theme.paper) | dict.fromkeys(inks, theme.ink)
+    chosen |= dict.fromkeys(("font.size", "axes.labelsize", "axes.titlesize"), 8.0)
+    chosen |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 7.0)
+    chosen |= dict.fromkeys(("axes.linewidth", "xtick.major.width", "ytick.major.width"), 0.7)
+    chosen |= {
+        "grid.color": theme.faint,
+        "grid.linewidth": 0.4,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "lines.linewidth": 1.3,
+        "legend.frameon": False,
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "svg.fonttype": "none",  # text stays text: it can be searched, copied and read by screen readers
+        "svg.hashsalt": "twinpass",  # the same figure gives the same file
+        "figure.constrained_layout.use": True,
+        "savefig.dpi": 300,
+    }
+    return matplotlib.rc_context(chosen)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,9 +206,8 @@ def inline_svg(drawing: Drawing) -> str:
     for metadata in root.findall(f"{{{SVG}}}metadata"):
         root.remove(metadata)
     _attach_tips(root, tips)
-    _make_unique(root, drawing.name)
+    _rewrite_attributes(root, drawing.name)
     _share_styles(root)
-    _shorten_places(root)
     root.set("role", "img")
     root.set("aria-label", drawing.title)
     # The page sets the width; the viewBox keeps the proportions.
@@ -262,24 +242,16 @@ def _share_styles(root: ElementTree.Element) -> None:
                 del point.attrib["style"]
 
 
-def _shorten_places(root: ElementTree.Element) -> None:
-    """Cut coordinates to a hundredth of a point, finer than any screen; text is not changed."""
-    for element in root.iter():
-        for key, value in element.attrib.items():
-            if key != "data-tip":
-                element.set(key, re.sub(r"(\.\d\d)\d+", r"\1", value))
-
-
-def _make_unique(root: ElementTree.Element, prefix: str) -> None:
-    """Prefix all identifiers: a page has several figures."""
+def _rewrite_attributes(root: ElementTree.Element, prefix: str) -> None:
+    """Prefix all identifiers, since a page has several figures; cut coordinates to a hundredth of a point."""
     for element in root.iter():
         for key, value in element.attrib.items():
             if key == "id":
                 element.set(key, f"{prefix}-{value}")
             elif key in ("href", f"{{{XLINK}}}href") and value.startswith("#"):
                 element.set(key, f"#{prefix}-{value[1:]}")
-            elif "url(#" in value:
-                element.set(key, value.replace("url(#", f"url(#{prefix}-"))
+            elif key != "data-tip":
+                element.set(key, re.sub(r"(\.\d\d)\d+", r"\1", value.replace("url(#", f"url(#{prefix}-")))
 
 
 def _follow_theme(text: str) -> str:

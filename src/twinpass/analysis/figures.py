@@ -15,7 +15,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from twinpass.analysis.density import GRID, Group
 from twinpass.analysis.drawing import (
     COLUMN,
     MARKERS,
@@ -31,7 +30,7 @@ from twinpass.analysis.drawing import (
     sentence,
     short,
 )
-from twinpass.analysis.measure import TEMPERATURE, Measures
+from twinpass.analysis.measure import GRID, TEMPERATURE, Group, Measures
 from twinpass.analysis.sampling import Sample
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ def _scatter(axes: Any, points: Sequence[Point], theme: Theme) -> Any:
         scored = math.isfinite(point.score)
         style: dict[str, Any] = {"c": theme.faint}
         if scored:
-            style = {"c": np.array([point.score]), "cmap": theme.sequential, "vmin": min(known), "vmax": max(known)}
+            style = {"c": np.array([point.score]), "cmap": "viridis", "vmin": min(known), "vmax": max(known)}
         drawn = axes.scatter(
             point.uniformity,
             point.alignment,

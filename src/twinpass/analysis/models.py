@@ -1,4 +1,4 @@
-"""The models of an analysis: opened by name with another pooler, fewer layers or whitening, or handed over.
+"""The models of an analysis: opened by name with another pooler, fewer layers or whitening, or given as objects.
 
 minilm                                  the model itself
 minilm#pooler=avg_first_last            with another pooler

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ MOST_QUERIES = 1_000  # sampled to measure how far models agree
 BLOCK = 256  # queries compared with all texts at once
 
 
-class Neighbour(NamedTuple):
+@dataclass(frozen=True)
+class Neighbour:
     """A text near a query."""
 
     text: str
@@ -74,7 +75,10 @@ def compare_neighbours(
         queries=len(asked),
         texts=len(texts),
         agreement=agreement,
-        comparisons=[_compare(texts, int(asked[place]), place, found, rows) for place in shown],
+        comparisons=[
+            _compare(texts, asked[at], {name: (c[at].tolist(), r[at].tolist()) for name, (c, r) in found.items()})
+            for at in shown
+        ],
     )
 
 
@@ -100,24 +104,11 @@ def _differing(rows: Mapping[str, list[set[int]]], total: int, show: int, seed: 
     return [differ[place] for place in some_rows(len(differ), show, seed=seed)]
 
 
-def _compare(
-    texts: Sequence[str],
-    query: int,
-    place: int,
-    found: Mapping[str, tuple[NDArray[np.float32], NDArray[np.int64]]],
-    rows: Mapping[str, list[set[int]]],
-) -> Comparison:
-    def neighbour(name: str, row: int, cosine: float) -> Neighbour:
-        others = (each[place] for other, each in rows.items() if other != name)
-        return Neighbour(texts[row], cosine, any(row in other for other in others))
-
-    return Comparison(
-        query=texts[query],
-        by_model={
-            name: [
-                neighbour(name, int(row), float(cosine))
-                for cosine, row in zip(cosines[place], places[place], strict=True)
-            ]
-            for name, (cosines, places) in found.items()
-        },
-    )
+def _compare(texts: Sequence[str], query: int, found: Mapping[str, tuple[list[float], list[int]]]) -> Comparison:
+    """Return one query's neighbours, from the cosines and the rows of its nearest by every model."""
+    times = Counter(row for _, rows in found.values() for row in rows)
+    by_model = {
+        name: [Neighbour(texts[row], cosine, times[row] > 1) for cosine, row in zip(cosines, rows, strict=True)]
+        for name, (cosines, rows) in found.items()
+    }
+    return Comparison(query=texts[query], by_model=by_model)

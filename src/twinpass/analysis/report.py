@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -83,8 +83,10 @@ class Analysis(Displayed):
             names = ("source", "rows", "of_rows", "scale", "not_measured")
             document["sample"] = {name: getattr(sample, name) for name in names}
             document["sample"] |= {"sentences": len(sample.texts), "fingerprint": self.data_fingerprint}
-            document["models"] = [each.to_dict(sample) for each in self.models]
-            document["neighbours"] = None if self.neighbours is None else _neighbours(self.neighbours)
+            document |= {"models": [each.to_dict(sample) for each in self.models], "neighbours": None}
+            if (found := self.neighbours) is not None:
+                agreement = [{"models": pair, "share": share} for pair, share in found.agreement.items()]
+                document["neighbours"] = vars(found) | {"agreement": agreement}
             document["averages"] = self.averages
         document["runs"] = [{"name": log.name, "geometry": _points(log)} for log in self.runs]
         flat: dict[str, Any] = plain(document)
@@ -141,15 +143,6 @@ def _row(each: Measures) -> list[Cell]:
 
 def _points(log: RunLog) -> list[dict[str, Any]]:
     return [dict(zip(("step", "alignment", "uniformity"), point, strict=True)) for point in log.geometry]
-
-
-def _neighbours(found: Neighbours) -> dict[str, Any]:
-    agreement = [{"models": pair, "share": share} for pair, share in found.agreement.items()]
-    comparisons = [
-        {"query": each.query, "by_model": {name: [n._asdict() for n in near] for name, near in each.by_model.items()}}
-        for each in found.comparisons
-    ]
-    return asdict(found) | {"agreement": agreement, "comparisons": comparisons}
 
 
 def _sections(analysis: Analysis, drawings: Sequence[Drawing]) -> list[Section]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -112,18 +113,17 @@ def _draw(corpus: Iterable[Row], *, most: int, seed: int) -> tuple[int, Scale | 
     The sample is the rows with the smallest seeded hashes, so one pass over a corpus of any length is enough.
     """
     kept: list[tuple[int, int, Row]] = []  # a heap with the largest hash on top
-    scores: list[float] = []
-    count = 0
+    low, high, count = math.inf, -math.inf, 0
     for count, row in enumerate(corpus, start=1):
         if row.score is not None:
-            scores = [min([*scores[:1], row.score]), max([*scores[1:], row.score])]
+            low, high = min(low, row.score), max(high, row.score)
         entry = (-_hash(row, seed, count), -count, row)
         if len(kept) < most:
             heapq.heappush(kept, entry)
         elif entry > kept[0]:
             heapq.heapreplace(kept, entry)
     ordered = [row for _, place, row in sorted(kept, key=lambda entry: -entry[1])]
-    return count, Scale(*scores) if scores else None, ordered
+    return count, Scale(low, high) if low <= high else None, ordered
 
 
 def _hash(row: Row, seed: int, count: int) -> int:

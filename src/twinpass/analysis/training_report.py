@@ -37,11 +37,11 @@ def write_training_report(
 ) -> None:
     """Write the page of some runs; `folders` and `scores` are by name, `scores` of before, best and last, say."""
     logs = [replace(read_log(folder), name=name) for name, folder in folders.items()]
-    sections = [Section("Before and after", _scores(scores, protocol))] if scores else []
-    drawn = _drawings(logs, protocol or "")
-    sections += [Section("Curves", figures(drawn))] if drawn else []
-    if not scores:
-        sections.insert(0, Section("Scores", notes(["Nothing was scored: the run had no dev set (--dev)."])))
+    sections = [Section("Scores", notes(["Nothing was scored: the run had no dev set (--dev)."]))]
+    if scores:
+        sections = [Section("Before and after", _scores(scores, protocol))]
+    if drawn := _drawings(logs, protocol or ""):
+        sections.append(Section("Curves", figures(drawn)))
     steps = ", ".join(f"{log.name}: {log.loss[-1][0]:,} steps" for log in logs if log.loss)
     write_page(target, title, steps or "No step was taken.", [*sections, *more])
 

@@ -14,10 +14,10 @@ from twinpass.display import Displayed, Grid
 from twinpass.encoder.any_model import Encode, Model
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import InputError
-from twinpass.evaluation.confidence import RESAMPLES, interval, two_sided_p
-from twinpass.evaluation.correlation import Array
 from twinpass.evaluation.evaluate import SEED, Job, Settings, describe_options, evaluate, make_jobs
-from twinpass.evaluation.results import SCALE, Items, Results, items_from_json
+from twinpass.evaluation.items import Items, items_from_json
+from twinpass.evaluation.results import SCALE, Results
+from twinpass.evaluation.statistics import RESAMPLES, Array, interval, two_sided_p
 from twinpass.evaluation.tasks import GROUPS
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
@@ -149,7 +149,7 @@ def _read(path: Path) -> _Answers:
         tasks = [task for task in document["tasks"] if task["items"]]
         items = {task["task"]: items_from_json(next(iter(task["items"].values()))) for task in tasks}
         return _Answers(f"{document['model']['name']} ({path})", items)
-    except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise InputError(
             f"{path} is not a result file with items: {error!r}. Write one with: twinpass evaluate ... -o FILE.json"
         ) from error
@@ -163,10 +163,7 @@ def _compare(first: _Answers, second: _Answers, *, resamples: int, seed: int) ->
             f"{first.name} and {second.name} share no task: {tasks[0]} against {tasks[1]}. "
             "Evaluate both on the same tasks."
         )
-    found: dict[str, _Found] = {}
-    for name in names:
-        _check_same(name, first, second)
-        found[name] = _task(name, first.items[name], second.items[name], resamples=resamples, seed=seed)
+    found = {name: _compare_task(name, first, second, resamples=resamples, seed=seed) for name in names}
     for group, members in GROUPS.items():
         if all(member in found for member in members):
             found[f"Avg. {group}"] = _mean([found[member] for member in members])
@@ -181,11 +178,18 @@ class _Found(NamedTuple):
     n: int
 
 
-def _task(name: str, first: Items, second: Items, *, resamples: int, seed: int) -> _Found:
+def _compare_task(name: str, first: _Answers, second: _Answers, *, resamples: int, seed: int) -> _Found:
     """Resample both alike: the same seed and name draw the same items for each."""
-    key = first.headline
-    one, two = (entry.samples(resamples=resamples, seed=seed, name=name)[key] for entry in (first, second))
-    return _Found(key, first.values()[key], second.values()[key], one - two, len(first.targets()))
+    one, two = first.items[name], second.items[name]
+    golds = one.targets(), two.targets()
+    if one.asked != two.asked or golds[0].shape != golds[1].shape or not np.allclose(*golds):
+        raise InputError(
+            f"{name}: {first.name} and {second.name} were not scored on the same items "
+            f"({len(golds[0]):,} and {len(golds[1]):,}). Evaluate both on the same data."
+        )
+    key = one.headline
+    samples = [entry.samples(resamples=resamples, seed=seed, name=name)[key] for entry in (one, two)]
+    return _Found(key, one.values()[key], two.values()[key], samples[0] - samples[1], len(golds[0]))
 
 
 def _mean(parts: list[_Found]) -> _Found:
@@ -210,14 +214,3 @@ def _difference(name: str, found: _Found, first: _Answers, second: _Answers) -> 
         n=found.n,
         verdict=f"{better} is better" if better else SAME,
     )
-
-
-def _check_same(name: str, first: _Answers, second: _Answers) -> None:
-    """Only models that were scored on the same items can be compared."""
-    one, two = first.items[name], second.items[name]
-    golds = one.targets(), two.targets()
-    if one.asked != two.asked or golds[0].shape != golds[1].shape or not np.allclose(*golds):
-        raise InputError(
-            f"{name}: {first.name} and {second.name} were not scored on the same items "
-            f"({len(golds[0]):,} and {len(golds[1]):,}). Evaluate both on the same data."
-        )

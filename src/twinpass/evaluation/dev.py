@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from twinpass.encoder.any_model import Encode
 from twinpass.equations import POSITIVE_SHARE, alignment, uniformity
 from twinpass.errors import InputError
-from twinpass.evaluation.correlation import cosine_scores, pearson, spearman
 from twinpass.evaluation.retrieval import mean_measures, pool_pairs
+from twinpass.evaluation.statistics import cosine_scores, pearson, spearman
 from twinpass.text.corpus import open_corpus
 
 Vectors = NDArray[np.float32]

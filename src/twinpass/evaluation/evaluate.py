@@ -6,51 +6,45 @@ import dataclasses
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from twinpass.encoder.any_model import Encode, Model, open_model
 from twinpass.encoder.vector_cache import Cache, encode_once
-from twinpass.errors import ConfigError
-from twinpass.evaluation.confidence import RESAMPLES, interval
-from twinpass.evaluation.correlation import Array
+from twinpass.errors import ConfigError, InputError
+from twinpass.evaluation.items import Items, Labelled, Pairs, Queries
 from twinpass.evaluation.mteb import run_mteb
 from twinpass.evaluation.protocols import TRANSFER
 from twinpass.evaluation.reading import HUB, Data, Rows, read_hub_task, read_task
-from twinpass.evaluation.results import (
-    PAPER,
-    SCALE,
-    Items,
-    Labelled,
-    Pairs,
-    Results,
-    Score,
-    TaskResult,
-    average_scores,
-    check_output,
-)
-from twinpass.evaluation.sts import score_sts
+from twinpass.evaluation.results import PAPER, SCALE, Results, Score, TaskResult, average_scores, check_output
+from twinpass.evaluation.retrieval import RetrievalSet, pool_pairs, read_folder
+from twinpass.evaluation.statistics import RESAMPLES, interval
+from twinpass.evaluation.sts import pair_cosines, score_sts
 from twinpass.evaluation.tasks import TASKS, Task, choose
 from twinpass.evaluation.transfer import score_transfer
-from twinpass.evaluation.user_files import KINDS, UserTask, read_user_task
 from twinpass.files import check_writable, writing
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.registry import suggest
+from twinpass.text.corpus import open_corpus
+from twinpass.text.docs.docstrings import MOST_CANDIDATES, held_out_pairs
+from twinpass.text.sources import is_folder
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
 
 SEED = 42
+KINDS = ("scored", "labelled", "retrieval", "docs-pairs", "docs")  # of your own data
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds for all tasks of one evaluation."""
+    """The options that all tasks of one evaluation share."""
 
     data: str | Path | None = None  # a folder in SentEval's layout, or "hub"
     protocol: str = "full"  # of transfer: "full" or "fast"
@@ -74,9 +68,12 @@ class Job(NamedTuple):
     run: Callable[[Encode, Model], TaskResult]
 
 
+Tasks: TypeAlias = str | Sequence[str] | Sequence[Job] | None
+
+
 def evaluate(
     model: str | Path | Encoder | Model | Encode = "minilm",
-    tasks: str | Sequence[str] | Sequence[Job] | None = None,
+    tasks: Tasks = None,
     *,
     data: str | Path | None = None,
     protocol: str = "full",
@@ -165,7 +162,7 @@ def task_texts(
     return texts
 
 
-def make_jobs(tasks: str | Sequence[str] | Sequence[Job] | None, settings: Settings) -> list[Job]:
+def make_jobs(tasks: Tasks, settings: Settings) -> list[Job]:
     """Read the data of the named tasks, so that a bad file is found before anything is encoded."""
     if tasks and all(isinstance(task, Job) for task in tasks):
         return list(tasks)  # type: ignore[arg-type]
@@ -192,9 +189,7 @@ def split_names(tasks: str) -> list[str]:
     return names or [""]
 
 
-def describe_options(
-    tasks: str | Sequence[str] | Sequence[Job] | None, settings: Settings, loading: Mapping[str, Any]
-) -> dict[str, Any]:
+def describe_options(tasks: Tasks, settings: Settings, loading: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that shape the scores, for a result's provenance."""
     encoder = {"pooler": None, "max_tokens": None, "precision": "fp32", "runtime": "torch"}
     shaping = ("data", "protocol", "split", "regressor", "columns", "score", "resamples")
@@ -205,7 +200,7 @@ def describe_options(
     }
 
 
-def _join_names(tasks: str | Sequence[str] | Sequence[Job] | None, data: str | Path | None) -> str:
+def _join_names(tasks: Tasks, data: str | Path | None) -> str:
     if isinstance(tasks, str):
         return tasks
     if not tasks:
@@ -243,15 +238,13 @@ def _task_job(task: Task, settings: Settings) -> Job:
     if settings.max_rows is not None:
         data = data._replace(parts={name: _spread(rows, settings.max_rows) for name, rows in data.parts.items()})
     texts = [text for rows in data.parts.values() for row in rows.texts for text in row]
-    run = _score_sts if task.kind == "sts" else _score_transfer
-    return Job(task.name, texts, lambda encode, model: run(encode, data, settings))
+    score = _score_sts if task.kind == "sts" else _score_transfer
 
+    def run(encode: Encode, model: Model) -> TaskResult:
+        result = score(encode, data, settings)
+        return dataclasses.replace(result, files=data.sha256, licence=task.licence, citation=task.citation)
 
-def _user_job(name: str, settings: Settings) -> Job:
-    columns = settings.columns.split(",") if isinstance(settings.columns, str) else settings.columns
-    stripped = None if columns is None else [column.strip() for column in columns]
-    task = read_user_task(name, columns=stripped, score=settings.score)
-    return Job(name, task.texts, lambda encode, model: _score_user_task(encode, name, task, settings))
+    return Job(task.name, texts, run)
 
 
 def _read(task: Task, settings: Settings) -> Data:
@@ -281,37 +274,25 @@ def _result(
 ) -> TaskResult:
     """Score each kind of items by its protocol, every score with its interval."""
     # The task's name picks the draws, so that two models share them.
-    draw = partial(Items.samples, resamples=settings.resamples, seed=settings.seed, name=name)
-    samples = {kind: draw(entry) for kind, entry in items.items()}
-    scores = [
-        score
-        for kind, entry in items.items()
-        for score in _make_scores(entry, samples[kind], protocol=protocols[kind], over=over)
-    ]
+    draw: dict[str, Any] = {"resamples": settings.resamples, "seed": settings.seed, "name": name}
+    samples = {kind: entry.samples(**draw) for kind, entry in items.items()}
+    scores = []
+    for kind, entry in items.items():
+        sizes = dict(zip(entry.subsets, entry.sizes, strict=True)) if isinstance(entry, Pairs) else {}
+        for key, value in entry.values().items():
+            place, _, metric = key.rpartition(" ")  # of two words, the first says what it is computed over
+            low, high = interval(SCALE * samples[kind][key])
+            score = Score(metric=metric, over=place or over, protocol=protocols[kind], value=SCALE * value)
+            scores.append(dataclasses.replace(score, low=low, high=high, n=sizes.get(place, sum(entry.sizes))))
     return TaskResult(task=name, scores=scores, items=items, samples=samples, **more)
-
-
-def _make_scores(items: Items, samples: Mapping[str, Array], *, protocol: str, over: str) -> Iterator[Score]:
-    """A value's name of two words says first what it is computed over."""
-    for name, value in items.values().items():
-        place, _, metric = name.rpartition(" ")
-        low, high = interval(SCALE * samples[name])
-        n = len(items.subsets[place][1]) if isinstance(items, Pairs) and place in items.subsets else sum(items.sizes)
-        score = Score(metric=metric, over=place or over, protocol=protocol, value=SCALE * value, n=n)
-        yield dataclasses.replace(score, low=low, high=high)
 
 
 def _score_sts(encode: Encode, data: Data, settings: Settings) -> TaskResult:
     task, subsets = data.task, data.task.protocol == "subsets"
-    result = _result(
-        task.name,
-        score_sts(encode, data, split=settings.split, regressor=settings.regressor),
-        settings,
-        protocols={"cosine": "no regressor", "regressor": "regressor"},
-        over="all",
-        split="test" if subsets else settings.split,
-        **_described(data),
-    )
+    items = score_sts(encode, data, split=settings.split, regressor=settings.regressor)
+    protocols = {"cosine": "no regressor", "regressor": "regressor"}
+    split = "test" if subsets else settings.split
+    result = _result(task.name, items, settings, protocols=protocols, over="all", kind="sts", split=split)
     scores = result.scores
     if subsets and len(data.parts) < len(task.parts):  # the hub's copies do not mark the subsets
         scores = [score for score in scores if score.over == "all"]
@@ -322,40 +303,68 @@ def _score_sts(encode: Encode, data: Data, settings: Settings) -> TaskResult:
 
 
 def _score_transfer(encode: Encode, data: Data, settings: Settings) -> TaskResult:
-    found = score_transfer(encode, data, protocol=TRANSFER[settings.protocol])
-    result = _result(
-        data.task.name,
-        {"test": found.items},
-        settings,
-        protocols={"test": settings.protocol},
-        over="test",
-        split="test",
-        **_described(data),
-    )
+    name, protocol = data.task.name, settings.protocol
+    found = score_transfer(encode, data, protocol=TRANSFER[protocol])
+    shape = {"over": "test", "kind": "transfer", "split": "test"}
+    result = _result(name, {"test": found.items}, settings, protocols={"test": protocol}, **shape)
     accuracy, *others = result.scores
     # SentEval's own number: the mean of the folds' accuracies, each rounded.
     accuracy = dataclasses.replace(accuracy, value=found.test_accuracy)
-    dev = Score(metric="accuracy", over="dev", protocol=settings.protocol, value=found.dev_accuracy)
-    if data.task.name != "MRPC":  # the one task whose F1 is published
+    dev = Score(metric="accuracy", over="dev", protocol=protocol, value=found.dev_accuracy)
+    if name != "MRPC":  # the one task whose F1 is published
         others = []
     chosen = ", ".join(f"{value:g}" for value in dict.fromkeys(found.l2))
     return dataclasses.replace(result, scores=[accuracy, *others, dev], notes=[f"L2 chosen on dev: {chosen}"])
 
 
-def _described(data: Data) -> dict[str, Any]:
-    task = data.task
-    return {"kind": task.kind, "files": data.sha256, "licence": task.licence, "citation": task.citation}
+def _user_job(name: str, settings: Settings) -> Job:
+    """Read KIND:PLACE; columns and score choose a file's columns where their names do not say which they are."""
+    kind, _, place = name.partition(":")
+    if kind in ("docs-pairs", "docs"):
+        pairs = held_out_pairs([package for package in place.split(",") if package])
+        return _retrieval_job(name, pool_pairs(pairs[:MOST_CANDIDATES]), {name: None}, settings)
+    if kind == "retrieval" and is_folder(place):
+        return _retrieval_job(name, read_folder(Path(place)), {place: None}, settings)
+    corpus = open_corpus(place, columns=settings.columns, score=settings.score)
+    if corpus.width != 2:
+        raise InputError(f"{place}: {kind} expects two text columns, got {corpus.width}. Choose them with --columns.")
+    files = {place: corpus.fingerprint()}
+    if kind == "retrieval":
+        return _retrieval_job(name, pool_pairs([(row.texts[0], row.texts[1]) for row in corpus]), files, settings)
+    if not corpus.scored:
+        raise InputError(f"{corpus.source}: {kind} expects a column of scores. Choose it with --score.")
+    rows = list(corpus)
+    for row in rows if kind == "labelled" else ():
+        if row.score not in (0, 1):
+            raise InputError(f"{row.where}: expected a label of 0 or 1, got {row.score:g}.")
+    gold = np.array([row.score for row in rows], dtype=np.float64)
+
+    def score(encode: Encode) -> Items:
+        scores = pair_cosines(encode, [row.texts for row in rows])
+        return Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
+
+    return _own_job(name, [text for row in rows for text in row.texts], score, files, settings)
 
 
-def _score_user_task(encode: Encode, name: str, task: UserTask, settings: Settings) -> TaskResult:
-    items = task.score(encode)
-    over = "queries" if task.kind == "retrieval" else "all"
-    more = {"kind": task.kind, "split": "all", "files": task.files}
-    result = _result(name, {"items": items}, settings, protocols={"items": task.kind}, over=over, **more)
-    # There is one set of pairs: a mean over its subsets would be the same number again.
-    scores = [score for score in result.scores if score.over not in ("mean", "wmean")]
-    scores.sort(key=lambda score: score.metric != items.headline.split()[-1])
-    notes = []
-    if isinstance(items, Labelled):
-        notes.append(f"best threshold, chosen on these pairs: cosine >= {items.threshold():.4f}")
-    return dataclasses.replace(result, scores=scores, notes=notes)
+def _retrieval_job(name: str, asked: RetrievalSet, files: Mapping[str, str | None], settings: Settings) -> Job:
+    def score(encode: Encode) -> Items:
+        return Queries(asked.measure(encode), asked.digest())
+
+    return _own_job(name, [*asked.queries, *asked.documents], score, files, settings)
+
+
+def _own_job(
+    name: str, texts: list[str], score: Callable[[Encode], Items], files: Mapping[str, str | None], settings: Settings
+) -> Job:
+    def run(encode: Encode, model: Model) -> TaskResult:
+        items = score(encode)
+        kind, over = ("retrieval", "queries") if isinstance(items, Queries) else (name.partition(":")[0], "all")
+        result = _result(name, {"items": items}, settings, protocols={"items": kind}, over=over, kind=kind, split="all")
+        # There is one set of pairs: a mean over its subsets would be the same number again.
+        scores = [score for score in result.scores if score.over not in ("mean", "wmean")]
+        scores.sort(key=lambda score: score.metric != items.headline.split()[-1])
+        cut = [items.threshold()] if isinstance(items, Labelled) else []
+        notes = [f"best threshold, chosen on these pairs: cosine >= {threshold:.4f}" for threshold in cut]
+        return dataclasses.replace(result, scores=scores, notes=notes, files=files)
+
+    return Job(name, texts, run)

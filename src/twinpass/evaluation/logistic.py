@@ -11,7 +11,7 @@ loop over fits is gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -92,7 +92,7 @@ def _fit_together(
     """Train folds of one size; a fold is dropped once all its models have stopped."""
     weights = first.repeat(*l2.shape, 1, 1)
     best = _Best(weights, protocol.tenacity)
-    step = _OPTIMIZERS[protocol.optimizer](weights, l2)
+    step = _Step(protocol.optimizer, weights, l2)
     rows = torch.from_numpy(np.stack([fold.train for fold in folds]))
     order = np.random.RandomState(protocol.seed)
     if folds[0].drawn:
@@ -143,53 +143,35 @@ def _first_weights(problem: Problem, seed: int) -> Tensor:
 
 
 class _Step:
-    """The weights of all running models (folds, values, classes, d + 1) and one optimiser's step for them."""
+    """The weights of all running models (folds, values, classes, d + 1) and one optimiser's step for them.
 
-    def __init__(self, weights: Tensor, l2: Tensor) -> None:
+    Adam and RMSprop as torch's defaults, weight decay inside the gradient.
+    """
+
+    def __init__(self, optimizer: str, weights: Tensor, l2: Tensor) -> None:
+        self.adam = optimizer == "adam"
         self.weights = weights
         self.l2 = l2[:, :, None, None].to(weights.dtype)
-        self.square = torch.zeros_like(weights)
+        self.mean, self.square = torch.zeros_like(weights), torch.zeros_like(weights)
         self.steps = 0
 
     def keep(self, still: Tensor) -> None:
         """Continue with these folds only."""
-        self.weights, self.l2, self.square = self.weights[still], self.l2[still], self.square[still]
+        self.weights, self.l2 = self.weights[still], self.l2[still]
+        self.mean, self.square = self.mean[still], self.square[still]
 
     def __call__(self, gradient: Tensor) -> None:
         """Change the weights by one step along a gradient, which is overwritten."""
-        raise NotImplementedError
-
-
-class _Adam(_Step):
-    """Adam as torch's default, weight decay inside the gradient."""
-
-    def __init__(self, weights: Tensor, l2: Tensor) -> None:
-        super().__init__(weights, l2)
-        self.mean = torch.zeros_like(weights)
-
-    def keep(self, still: Tensor) -> None:
-        super().keep(still)
-        self.mean = self.mean[still]
-
-    def __call__(self, gradient: Tensor) -> None:
         self.steps += 1
         gradient.addcmul_(self.weights, self.l2)
+        if not self.adam:
+            self.square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+            self.weights.addcdiv_(gradient, self.square.sqrt().add_(1e-8), value=-0.01)
+            return
         self.mean.lerp_(gradient, 0.1)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
         size = self.square.sqrt().div_(math.sqrt(1 - 0.999**self.steps)).add_(1e-8)
         self.weights.addcdiv_(self.mean, size, value=-1e-3 / (1 - 0.9**self.steps))
-
-
-class _RmsProp(_Step):
-    """RMSprop as torch's default, weight decay inside the gradient."""
-
-    def __call__(self, gradient: Tensor) -> None:
-        gradient.addcmul_(self.weights, self.l2)
-        self.square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
-        self.weights.addcdiv_(gradient, self.square.sqrt().add_(1e-8), value=-0.01)
-
-
-_OPTIMIZERS: dict[str, Callable[[Tensor, Tensor], _Step]] = {"adam": _Adam, "rmsprop": _RmsProp}
 
 
 def _train_epoch(problem: Problem, shuffled: Tensor, step: _Step, batch_size: int) -> None:

@@ -1,9 +1,15 @@
-"""Protocols: how a number was computed, and which papers computed theirs so."""
+"""Protocols: how a number was computed, which papers computed theirs so, and the numbers that SimCSE published.
+
+Those of Tables 5, B.2, B.3, C.1 and E.1 are in published.tsv, number for number.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from twinpass.registry import Registry
 
@@ -55,7 +61,6 @@ def papers_using(cell: Cell) -> tuple[str, ...]:
 class TransferProtocol:
     """How SentEval trains the logistic regression on frozen vectors."""
 
-    name: str
     folds: int
     optimizer: Literal["adam", "rmsprop"]
     batch_size: int
@@ -68,9 +73,33 @@ class TransferProtocol:
 
 
 TRANSFER: Registry[TransferProtocol] = Registry("transfer protocol")
-FULL = TRANSFER.add(
-    "full", TransferProtocol(name="full", folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4)
-)
-FAST = TRANSFER.add(
-    "fast", TransferProtocol(name="fast", folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2)
-)
+FULL = TRANSFER.add("full", TransferProtocol(folds=10, optimizer="adam", batch_size=64, tenacity=5, epoch_size=4))
+FAST = TRANSFER.add("fast", TransferProtocol(folds=5, optimizer="rmsprop", batch_size=128, tenacity=3, epoch_size=2))
+
+
+class Published(NamedTuple):
+    """One row of a table: values of the seven tasks in the order of GROUPS, then their average."""
+
+    table: str
+    model: str
+    training: str  # "unsupervised", "supervised", or empty where the table does not say
+    source: str  # the paper the row was quoted from; empty where SimCSE's authors measured it
+    cell: Cell | None  # the STS protocol; None for transfer accuracy
+    values: tuple[float, ...]
+
+
+def _read(row: Mapping[str, str]) -> Published:
+    """Table B.2 mixes aggregations, so that each row names its own; all are Spearman without a regressor."""
+    cells = {"all": Cell("all", "spearman", False), "wmean": Cell("wmean", "spearman", False), "": None}
+    values = tuple(map(float, row["values"].split()))
+    return Published(row["table"], row["model"], row["training"], row["source"], cells[row["aggregation"]], values)
+
+
+with Path(__file__).with_name("published.tsv").open(encoding="utf-8", newline="") as _stream:
+    PUBLISHED = tuple(map(_read, csv.DictReader(_stream, delimiter="\t", quoting=csv.QUOTE_NONE)))
+
+
+def published_beside(cell: Cell | None) -> list[Published]:
+    """Return the rows that a score may be compared with: those of the same protocol, each model once."""
+    rows = {row.values: row for row in reversed(PUBLISHED) if row.cell == cell}
+    return list(rows.values())[::-1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from twinpass.encoder.any_model import Encode
 from twinpass.errors import InputError, ModelError
-from twinpass.evaluation.correlation import Array, Floats, check_finite
+from twinpass.evaluation.statistics import Array, Floats, check_finite
 from twinpass.vectors import unit
 
 MEASURES = ("r_at_1", "r_at_5", "r_at_10", "mrr", "ndcg_at_10")
@@ -50,7 +50,8 @@ def pool_pairs(pairs: Sequence[tuple[str, str]]) -> RetrievalSet:
 
 def read_folder(folder: Path) -> RetrievalSet:
     """Read queries.jsonl and corpus.jsonl (_id, text, perhaps title) and qrels/test.tsv (query, document, score)."""
-    documents = {entry["_id"]: _titled(entry) for entry in _entries(folder / "corpus.jsonl")}
+    entries = _entries(folder / "corpus.jsonl")
+    documents = {entry["_id"]: f"{entry.get('title') or ''} {entry['text']}".strip() for entry in entries}
     queries = {entry["_id"]: str(entry["text"]) for entry in _entries(folder / "queries.jsonl")}
     rows = {name: row for row, name in enumerate(documents)}
     relevant: dict[str, list[int]] = {}
@@ -117,10 +118,6 @@ def _as_rows(rows: int | Collection[int], documents: int, query: int) -> npt.NDA
             f"query {query}: expected the rows of its relevant documents, from 0 to {documents - 1}, got {given}."
         )
     return np.asarray(given, dtype=np.intp)
-
-
-def _titled(entry: Mapping[str, Any]) -> str:
-    return f"{entry.get('title') or ''} {entry['text']}".strip()
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:

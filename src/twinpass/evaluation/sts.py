@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from twinpass.encoder.any_model import Encode
-from twinpass.evaluation.correlation import Array, cosine_scores, pearson
+from twinpass.evaluation.items import Pairs
 from twinpass.evaluation.reading import Data, Rows, senteval_order
-from twinpass.evaluation.results import Pairs
+from twinpass.evaluation.statistics import Array, cosine_scores, pearson
 from twinpass.evaluation.transfer import text_features
 
 Floats = npt.NDArray[np.float32]
@@ -34,7 +34,7 @@ _TENACITY = 3
 def score_sts(encode: Encode, data: Data, *, split: str = "test", regressor: bool = False) -> dict[str, Pairs]:
     """Score a task's pairs by 'cosine' and, if asked for and the task has training pairs, by 'regressor'."""
     scored = data.parts if data.task.protocol == "subsets" else {split: data.parts[split]}
-    cosine = {name: (_cosines(encode, rows), np.array(rows.targets)) for name, rows in scored.items()}
+    cosine = {name: (pair_cosines(encode, rows.texts), np.array(rows.targets)) for name, rows in scored.items()}
     items = {"cosine": Pairs(cosine)}
     if regressor and data.task.protocol == "splits":
         train, dev, test = (_sorted_features(encode, data.parts[name]) for name in ("train", "dev", split))
@@ -42,8 +42,9 @@ def score_sts(encode: Encode, data: Data, *, split: str = "test", regressor: boo
     return items
 
 
-def _cosines(encode: Encode, rows: Rows) -> Array:
-    first, second = (encode(list(column)) for column in zip(*rows.texts, strict=True))
+def pair_cosines(encode: Encode, texts: Sequence[tuple[str, ...]]) -> Array:
+    """Return the cosine (n,) of the two texts of each pair."""
+    first, second = (encode(list(column)) for column in zip(*texts, strict=True))
     return cosine_scores(first, second)
 
 
@@ -77,12 +78,8 @@ def regress(train: tuple[Floats, Array], dev: tuple[Floats, Array], test: Floats
 
 def bin_shares(scores: Array) -> Floats:
     """Spread each score over the two whole scores next to it (n, 5); below 1 only its share of 1 is left."""
-    whole = np.floor(scores)
-    shares = np.zeros((len(scores), BINS), dtype=np.float32)
-    for bin_score in range(1, BINS + 1):
-        column = shares[:, bin_score - 1]
-        column[:] = np.where(whole == bin_score, whole + 1 - scores, column)
-        column[:] = np.where(whole + 1 == bin_score, scores - whole, column)
+    distances = np.abs(scores[:, None] - np.arange(1, BINS + 1))
+    shares: Floats = np.maximum(1 - distances, 0).astype(np.float32)
     return shares
 
 

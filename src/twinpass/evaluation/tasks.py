@@ -106,8 +106,9 @@ def _year(year: int) -> Task:
     )
 
 
-def _splits(**files: tuple[str, int]) -> tuple[Part, ...]:
-    return tuple(Part(name=name, files=(file,), rows=rows) for name, (file, rows) in files.items())
+def _splits(file: str, **splits: tuple[str, int]) -> tuple[Part, ...]:
+    """Take the splits' names in the files' names, and their rows."""
+    return tuple(Part(name=name, files=(file.format(part),), rows=rows) for name, (part, rows) in splits.items())
 
 
 def _two_classes(name: str, yes: tuple[str, int], no: tuple[str, int], citation: str) -> Task:
@@ -135,11 +136,7 @@ _ENTRIES = [
         kind="sts",
         protocol="splits",
         layout="table",
-        parts=_splits(
-            train=("STS/STSBenchmark/sts-train.csv", 5749),
-            dev=("STS/STSBenchmark/sts-dev.csv", 1500),
-            test=("STS/STSBenchmark/sts-test.csv", 1379),
-        ),
+        parts=_splits("STS/STSBenchmark/sts-{}.csv", train=("train", 5749), dev=("dev", 1500), test=("test", 1379)),
         texts=(5, 6),
         target=4,
         licence="scores CC BY-SA 4.0, texts vary by source",
@@ -150,11 +147,7 @@ _ENTRIES = [
         kind="sts",
         protocol="splits",
         layout="table",
-        parts=_splits(
-            train=("SICK/SICK_train.txt", 4500),
-            dev=("SICK/SICK_trial.txt", 500),
-            test=("SICK/SICK_test_annotated.txt", 4927),
-        ),
+        parts=_splits("SICK/SICK_{}.txt", train=("train", 4500), dev=("trial", 500), test=("test_annotated", 4927)),
         texts=(1, 2),
         target=3,
         header=True,
@@ -170,11 +163,7 @@ _ENTRIES = [
         kind="transfer",
         protocol="splits",
         layout="table",
-        parts=_splits(
-            train=("SST/binary/sentiment-train", 67349),
-            dev=("SST/binary/sentiment-dev", 872),
-            test=("SST/binary/sentiment-test", 1821),
-        ),
+        parts=_splits("SST/binary/sentiment-{}", train=("train", 67349), dev=("dev", 872), test=("test", 1821)),
         target=1,
         classes=2,
         licence="research use",
@@ -185,7 +174,7 @@ _ENTRIES = [
         kind="transfer",
         protocol="train-test",
         layout="trec",
-        parts=_splits(train=("TREC/train_5500.label", 5452), test=("TREC/TREC_10.label", 500)),
+        parts=_splits("TREC/{}.label", train=("train_5500", 5452), test=("TREC_10", 500)),
         encoding="latin-1",
         classes=6,
         licence="research use",
@@ -196,7 +185,7 @@ _ENTRIES = [
         kind="transfer",
         protocol="train-test",
         layout="table",
-        parts=_splits(train=("MRPC/msr_paraphrase_train.txt", 4076), test=("MRPC/msr_paraphrase_test.txt", 1725)),
+        parts=_splits("MRPC/msr_paraphrase_{}.txt", train=("train", 4076), test=("test", 1725)),
         texts=(3, 4),
         target=0,
         header=True,

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import torch
 
 from twinpass.encoder.any_model import Encode
-from twinpass.evaluation.correlation import check_finite
+from twinpass.evaluation.items import Predictions
 from twinpass.evaluation.logistic import Fold, Problem, fit, make_problem, predict
 from twinpass.evaluation.protocols import FULL, TransferProtocol
 from twinpass.evaluation.reading import Data, senteval_order
-from twinpass.evaluation.results import Predictions
+from twinpass.evaluation.statistics import check_finite
 
 Floats = npt.NDArray[np.float32]
 Classes = npt.NDArray[np.int64]

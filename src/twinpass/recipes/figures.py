@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from twinpass.analysis.density import measure_densities
 from twinpass.analysis.drawing import COLUMN, MARKERS, Drawing, Theme, legend, or_nan, panels
 from twinpass.analysis.figures import AVERAGE, Point, draw_densities, draw_geometry, draw_spectra
+from twinpass.analysis.measure import measure_densities
 from twinpass.analysis.training_report import trajectory_figure
 from twinpass.log import RunLog
 from twinpass.recipes.report import Cell, Outcome, RowOutcome, first_seed

@@ -96,7 +96,7 @@ def geometry(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("spectrum")
 def spectrum(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Singular values of STS-B's sentence vectors, the largest scaled to 1, and how many hold half of their sum."""
-    from twinpass.analysis.spectrum import measure_spectrum
+    from twinpass.analysis.measure import measure_spectrum
 
     texts = lab.dev.texts
     found = measure_spectrum(np.asarray(model.open(lab, seed, texts=texts).encode(texts)))
@@ -110,7 +110,7 @@ def spectrum(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("densities")
 def densities(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Cosines of STS-B's pairs in five groups of gold score: the median of each group."""
-    from twinpass.analysis.density import measure_densities
+    from twinpass.analysis.measure import measure_densities
 
     cosines = lab.dev.cosines(model.open(lab, seed, texts=lab.dev.texts).encode)
     groups = measure_densities(cosines, np.asarray(lab.dev.gold))

@@ -191,9 +191,8 @@ def _describe_index(service: Service) -> Mapping[str, Any]:
 
 def _measure_index(service: Service) -> Mapping[str, Any]:
     """Return uniformity, spectrum and cosines of a sample of the indexed vectors."""
-    from twinpass.analysis.measure import measure_geometry
+    from twinpass.analysis.measure import measure_geometry, measure_spectrum
     from twinpass.analysis.sampling import some_rows
-    from twinpass.analysis.spectrum import measure_spectrum
 
     index, _ = service.fresh_index()
     with service.index_lock:

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from twinpass.analysis.measure import measure_spectrum
 from twinpass.analysis.sampling import some_rows, take_sample
-from twinpass.analysis.spectrum import measure_spectrum
 from twinpass.display import Displayed, Grid
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import FITS, apply_layer, with_layer

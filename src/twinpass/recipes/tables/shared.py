@@ -1,9 +1,9 @@
-"""What several tables share: models, columns, and the numbers that `evaluation.published` holds."""
+"""What several tables share: models, columns, and the numbers that `evaluation.protocols` holds."""
 
 from dataclasses import replace
 
 from twinpass.config import PRESETS
-from twinpass.evaluation.published import PUBLISHED
+from twinpass.evaluation.protocols import PUBLISHED
 from twinpass.recipes.recipe import (
     Baseline,
     Fitted,

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from twinpass.evaluation.published import PUBLISHED
+from twinpass.evaluation.protocols import PUBLISHED
 from twinpass.evaluation.results import Score, TaskResult
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")

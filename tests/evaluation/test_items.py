@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 
 from twinpass.errors import InputError
-from twinpass.evaluation.confidence import draw_counts, interval, two_sided_p
-from twinpass.evaluation.results import Labelled, Pairs, Predictions, Queries, items_from_json
+from twinpass.evaluation.items import Labelled, Pairs, Predictions, Queries, items_from_json
+from twinpass.evaluation.statistics import draw_counts, interval, two_sided_p
 
 
 def make_pairs(seed=0, sizes=(40, 25, 60)):

@@ -2,8 +2,7 @@ import re
 
 import pytest
 
-from twinpass.evaluation.protocols import DEFAULT_CELL, Cell
-from twinpass.evaluation.published import PUBLISHED, published_beside
+from twinpass.evaluation.protocols import DEFAULT_CELL, PUBLISHED, Cell, published_beside
 
 LABELS = {
     "5": "tab:main_sts",

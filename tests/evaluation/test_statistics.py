@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from twinpass.errors import ModelError
-from twinpass.evaluation.correlation import cosine_scores, pearson, spearman
+from twinpass.evaluation.statistics import cosine_scores, pearson, spearman
 
 
 def naive_cosines(u, v):

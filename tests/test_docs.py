@@ -1,4 +1,4 @@
-"""The documentation is true: docs/python.md runs and shows every public name, links exist, commands have their options."""
+"""The documentation is true: the examples of docs/python.md run, links exist, and commands have the options named."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,10 @@ def _not_there(line: str) -> list[str]:
             return [name]
     known = {"--help"}.union(*([*option.opts, *option.secondary_opts] for option in command.params))
     return [f"{name} {flag}" for flag in re.findall(r"(?<=\s)--[a-z][a-z-]*", line) if flag not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_import_exists(page: Path) -> None:
+    lines = re.findall(r"^from (twinpass[\w.]*) import (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    names = [(module, name.strip()) for module, names in lines for name in names.split(",")]
+    assert [f"{module}.{name}" for module, name in names if not hasattr(import_module(module), name)] == []

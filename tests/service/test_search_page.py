@@ -276,7 +276,9 @@ def test_the_matrix_is_legible_at_every_size(toy: Toy, open_page: Open, count: i
     page.locator("#sentences").fill("\n".join(f"sentence {n} of some length" for n in range(count + extra)))
     page.locator("#heat table").wait_for()
     assert page.locator("#heat tbody td").count() == count**2
-    assert ("The last 3 of 53 sentences are skipped." in page.locator("#matrix [role=status]").inner_text()) == bool(extra)
+    assert ("The last 3 of 53 sentences are skipped." in page.locator("#matrix [role=status]").inner_text()) == bool(
+        extra
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator("#heat tbody td").nth(1).bounding_box()
     assert box["width"] >= 14 and box["height"] >= 14

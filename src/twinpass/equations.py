@@ -54,7 +54,7 @@ def uniformity(x: Tensor, *, t: float = 2.0, block: int = 2048) -> Tensor:
     The result lies in [-4t, 0]. Pairs are processed in tiles of block x block, so no m x m matrix is held in memory.
     """
     if len(x) < 2:
-        raise ValueError(f"uniformity compares pairs: it needs 2 vectors or more and got {len(x)}")
+        raise ValueError(f"uniformity compares pairs: expected 2 or more vectors, got {len(x)}")
     rows = torch.split(_unit(x), block)
     sums = [
         _log_sum_of_kernels(left, right, t, same=i == j)
@@ -136,7 +136,7 @@ def _similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
         return a @ b.T
     if similarity == "cosine":
         return _unit(a) @ _unit(b).T
-    raise ValueError(f"similarity is 'cosine' or 'dot', not {similarity!r}")
+    raise ValueError(f"expected similarity 'cosine' or 'dot', got {similarity!r}")
 
 
 def _cross_entropy(logits: Tensor, mask: Tensor | None) -> Tensor:

@@ -49,9 +49,7 @@ def show(event: Event) -> None:
 def main() -> None:
     """Train, and encode with the trained model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--data", default="docs:numpy", help="sentences, one per line, or docs:, the built-in corpus"
-    )
+    parser.add_argument("--data", default="docs:numpy", help="sentences, one per line, or docs:, the built-in corpus")
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--output", default="unsupervised-model")
     parser.add_argument("--steps", type=int, default=40)

@@ -1,10 +1,10 @@
-"""Supervised SimCSE: learn from pairs that mean the same, and from hard negatives where there are any.
+"""Supervised SimCSE: train on pairs with the same meaning, and on hard negatives if there are any.
 
     python examples/supervised.py                          # summaries and descriptions from docstrings
     python examples/supervised.py --data nli.csv --steps 250 --output my-model
 
-Two columns are pairs (Eq. 1); three are pairs with a hard negative each (Eq. 5), such as a premise, what follows
-from it and what contradicts it. The score is how often a text finds its own partner among those held out.
+Two columns are pairs (Eq. 1). Three columns are pairs with a hard negative (Eq. 5), such as a premise, an entailed
+and a contradicting hypothesis. The score is recall@1 on held-out pairs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from twinpass.log import Evaluated, Event, Started, Stepped
 
 
 def split(rows: list[tuple[str, ...]], held_out: int) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Shuffle once and set some rows aside; a row set aside is never trained on."""
+    """Shuffle the rows and split them into training and held-out rows."""
     random.Random(0).shuffle(rows)
     return rows[held_out:], rows[:held_out]
 
@@ -41,7 +41,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def show(event: Event) -> None:
-    """Print what happens, now and then."""
+    """Print every tenth step and every evaluation."""
     if isinstance(event, Started):
         print(f"{event.rows} rows, {event.view} because {event.why}, lexical overlap {event.lexical_overlap:.0%}")
     if isinstance(event, Stepped) and event.step % 10 == 0:
@@ -51,7 +51,7 @@ def show(event: Event) -> None:
 
 
 def main() -> None:
-    """Train on some pairs, and score on others."""
+    """Train on some pairs, and evaluate on the held-out ones."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default="docs-pairs:numpy,scipy", help="a file of two or three text columns")
     parser.add_argument("--model", default="minilm")

@@ -1,9 +1,9 @@
-"""Unsupervised SimCSE: learn sentence embeddings from plain sentences, with dropout as the only noise.
+"""Unsupervised SimCSE: train on single sentences, with dropout as the only noise.
 
     python examples/unsupervised.py                        # the built-in model and corpus, a few minutes
     python examples/unsupervised.py --data my.txt --steps 250 --output my-model
 
-Every sentence is encoded twice. The two vectors differ only by the dropout masks drawn in each pass; they are
+Every sentence is encoded twice. The two vectors differ only by the dropout masks of the two passes. They are
 pulled together and pushed away from the other sentences of the batch (Eq. 4).
 """
 
@@ -34,12 +34,12 @@ def spread(encode: Callable[[Sequence[str]], np.ndarray]) -> dict[str, float]:
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    """Compare two vectors by their angle."""
+    """Return the cosine of two vectors."""
     return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
 
 
 def show(event: Event) -> None:
-    """Print what happens, now and then."""
+    """Print every tenth step and every evaluation."""
     if isinstance(event, Stepped) and event.step % 10 == 0:
         print(f"step {event.step}/{event.steps}  loss {event.loss:.4f}  {event.sentences_per_second:.0f} sentences/s")
     if isinstance(event, Evaluated):
@@ -47,9 +47,9 @@ def show(event: Event) -> None:
 
 
 def main() -> None:
-    """Train, and encode with what was learned."""
+    """Train, and encode with the trained model."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", default="docs:numpy", help="sentences, one a line; or docs: for the built-in corpus")
+    parser.add_argument("--data", default="docs:numpy", help="sentences, one per line, or docs:, the built-in corpus")
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--output", default="unsupervised-model")
     parser.add_argument("--steps", type=int, default=40)

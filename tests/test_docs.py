@@ -1,4 +1,4 @@
-"""docs/python.md is true: its examples run, and they show every public name."""
+"""The documentation is true: the examples of docs/python.md run, links exist, and commands have the options named."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
-import twinpass
+import pytest
 
-PAGE = Path(__file__).parents[1] / "docs" / "python.md"
+import twinpass
+from twinpass.cli.main import VERBS, load_verb
+
+TOP = Path(__file__).parents[1]
+PAGE = TOP / "docs" / "python.md"
+PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", *sorted((TOP / "docs").glob("*.md"))]
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
@@ -29,3 +35,66 @@ def test_the_examples_run_from_top_to_bottom(tmp_path: Path) -> None:
     for shown in ("R@1", "spearman", "cosine", "uniformity", "Kendall", "missing.csv"):
         assert shown.lower() in ran.stdout.lower() or shown == "R@1", f"{shown} is not in the output"
     assert (tmp_path / "my-model" / "model.safetensors").is_file() and (tmp_path / "reproduction").is_dir()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_relative_link_points_to_a_file(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    missing = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        target, _, section = link.partition("#")
+        file = page.parent / target if target else page
+        if ":" not in link and not (file.is_file() and (not section or section in _sections(file))):
+            missing.append(link)
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_has_its_verb_and_options(page: Path) -> None:
+    wrong = [wrong for line in _commands(page) for wrong in _not_there(line)]
+    assert wrong == []
+
+
+def test_a_command_that_does_not_exist_is_found() -> None:
+    assert _not_there("twinpass judge minilm") == ["twinpass judge"]
+    assert _not_there("twinpass index build a -o b --engine x") == ["twinpass index build --engine"]
+    assert _not_there("twinpass index join a") == ["twinpass index join"]
+
+
+def _sections(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def _commands(page: Path) -> list[str]:
+    """Return a page's twinpass commands, of fenced blocks and between backticks, without comments."""
+    fence = re.compile(r"^```(?:bash|console)?\n(.*?)^```$", flags=re.M | re.S)
+    text = page.read_text(encoding="utf-8")
+    lines = "".join(fence.findall(text)).replace("\\\n", " ").splitlines()
+    starts = (re.search(r"(?:^|^\$ |\| |&& |-m )(?:\.venv/bin/)?(twinpass [a-z].*)", line) for line in lines)
+    fenced = [re.split(r"\s#\s", start[1])[0] for start in starts if start]
+    prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+    return fenced + re.findall(r"`(twinpass\s[a-z][^`]*)`", prose)
+
+
+def _not_there(line: str) -> list[str]:
+    """Return what a command names that the program does not have."""
+    _, verb, *rest = line.split()
+    if verb not in VERBS:
+        return [f"twinpass {verb}"]
+    command, name = load_verb(verb), f"twinpass {verb}"
+    own_verbs = getattr(command, "commands", None)
+    if own_verbs and rest:
+        name, command = f"{name} {rest[0]}", own_verbs.get(rest[0])
+        if command is None:
+            return [name]
+    known = {"--help"}.union(*([*option.opts, *option.secondary_opts] for option in command.params))
+    return [f"{name} {flag}" for flag in re.findall(r"(?<=\s)--[a-z][a-z-]*", line) if flag not in known]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_import_exists(page: Path) -> None:
+    lines = re.findall(r"^from (twinpass[\w.]*) import (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    names = [(module, name.strip()) for module, names in lines for name in names.split(",")]
+    assert [f"{module}.{name}" for module, name in names if not hasattr(import_module(module), name)] == []

@@ -99,7 +99,7 @@ def test_eq3_is_the_loop_whatever_the_tiles(block: int) -> None:
 
 
 def test_eq3_refuses_a_single_vector() -> None:
-    with pytest.raises(ValueError, match="2 vectors or more"):
+    with pytest.raises(ValueError, match="expected 2 or more vectors, got 1"):
         eq.uniformity(vectors(1))
 
 

@@ -1,8 +1,8 @@
 """The eight equations of the SimCSE paper, one pure function each.
 
-Every function takes tensors of vectors, one row each, and returns a scalar that can be differentiated.
-Vectors are normalised inside wherever the paper assumes it, so callers pass what the encoder gave. N is the
-number of pairs in the batch, m the number of vectors, d their dimension; tau, the temperature, is positive.
+Every function takes tensors with one vector per row, and returns a differentiable scalar.
+Vectors are normalised inside wherever the paper assumes unit vectors, so callers pass the encoder's output.
+N is the number of pairs in the batch, m the number of vectors, d their dimension; the temperature tau is positive.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 Similarity = Literal["cosine", "dot"]
-# Of a scale's top: STS-B pairs scored above 4 of 5 are alignment's positives (section 3, the footnote on Figure 2).
+# As a share of the highest score: alignment's positives are the STS-B pairs scored above 4 of 5 (section 3, footnote
+# on Figure 2).
 POSITIVE_SHARE = 0.8
 
 
 class AsymptoticTerms(NamedTuple):
-    """The two terms of Eq. 6: what keeps positives together, and what pushes everything apart."""
+    """The two terms of Eq. 6: the first pulls positives together, the second pushes all vectors apart."""
 
     positives: Tensor
     negatives: Tensor
@@ -36,8 +37,8 @@ def info_nce(
 ) -> Tensor:
     """Eq. 1: mean over i of -log softmax_j(sim(h_i, h+_j) / tau) at j = i; h and h_pos are (N, d), N >= 1.
 
-    `mask` (N, N) is True where h+_j is known to mean the same as h_i: such false negatives are left out of
-    the sum. Its diagonal is ignored, for a positive always counts.
+    `mask` (N, N) is True where h+_j is known to mean the same as h_i: such false negatives are excluded
+    from the sum. The diagonal is ignored: the positive always counts.
     """
     return _cross_entropy(_similarities(h, h_pos, similarity) / temperature, mask)
 
@@ -50,10 +51,10 @@ def alignment(x: Tensor, x_pos: Tensor) -> Tensor:
 def uniformity(x: Tensor, *, t: float = 2.0, block: int = 2048) -> Tensor:
     """Eq. 3: log of the mean of exp(-t |f(x) - f(y)|^2) over distinct pairs; x is (m, d), m >= 2.
 
-    The result lies in [-4t, 0]. Pairs are visited in tiles of block x block, so no m x m matrix is ever held.
+    The result lies in [-4t, 0]. Pairs are processed in tiles of block x block, so no m x m matrix is held in memory.
     """
     if len(x) < 2:
-        raise ValueError(f"uniformity compares pairs: it needs 2 vectors or more and got {len(x)}")
+        raise ValueError(f"uniformity compares pairs: expected 2 or more vectors, got {len(x)}")
     rows = torch.split(_unit(x), block)
     sums = [
         _log_sum_of_kernels(left, right, t, same=i == j)
@@ -135,11 +136,11 @@ def _similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
         return a @ b.T
     if similarity == "cosine":
         return _unit(a) @ _unit(b).T
-    raise ValueError(f"similarity is 'cosine' or 'dot', not {similarity!r}")
+    raise ValueError(f"expected similarity 'cosine' or 'dot', got {similarity!r}")
 
 
 def _cross_entropy(logits: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the mean of -log softmax at the diagonal, masked candidates left out."""
+    """Return the mean of -log softmax at the diagonal, without the masked candidates."""
     own = torch.arange(len(logits), device=logits.device)
     if mask is not None:
         positive = torch.zeros_like(mask)

@@ -95,7 +95,7 @@ def test_typing_finds_the_right_neighbour_first(toy: Toy, open_page: Open) -> No
     wait_for_first(page, "the bank raises interest rates")
     assert len(result_texts(page)) == 10
     assert result_texts(page)[1] == "interest rates rise in spring"
-    assert page.locator("#search [role=status]").inner_text() == "10 results, the nearest first"
+    assert page.locator("#search [role=status]").inner_text() == "10 results, nearest first"
     scores = [float(score) for score in page.locator("#results .number").all_inner_texts()]
     wanted = (encode(["bank interest rates"])[0] @ encode(["the bank raises interest rates"])[0]).item()
     assert scores[0] == pytest.approx(wanted, abs=1e-3) and scores == sorted(scores, reverse=True)
@@ -107,7 +107,7 @@ def test_typing_finds_the_right_neighbour_first(toy: Toy, open_page: Open) -> No
     assert len(result_texts(page)) == 5
     page.locator("#query").fill("")
     page.locator("#results li").first.wait_for(state="detached")
-    assert page.locator("#search [role=status]").inner_text().startswith(f"Ask for anything: {len(TEXTS)} texts")
+    assert page.locator("#search [role=status]").inner_text().startswith(f"Search {len(TEXTS)} texts")
 
 
 def test_an_answer_that_comes_late_is_never_shown(toy: Toy, open_page: Open) -> None:
@@ -181,11 +181,11 @@ def open_stopped(open_page: Open, toy: Toy) -> Any:
 def test_more_like_this_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_page: Open) -> None:
     page = open_stopped(open_page, toy)
     page.locator("#results button").first.click()
-    page.locator("#search [role=status]", has_text="like the text above").wait_for()
+    page.locator("#search [role=status]", has_text="similar to the text above").wait_for()
     page.clock.run_for(1000)
     assert "like=" in page.url and len(toy.asked) == 1
     assert page.locator("#query").input_value() == toy.asked[0]["query"] != "dog park"
-    assert "like the text above" in page.locator("#search [role=status]").inner_text()
+    assert "similar to the text above" in page.locator("#search [role=status]").inner_text()
 
 
 def test_a_change_of_tab_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_page: Open) -> None:
@@ -207,7 +207,7 @@ def test_a_step_back_is_not_overwritten_by_what_was_just_typed(toy: Toy, open_pa
         page.locator(f"#results:not(:has-text('{page.locator('#query').input_value()}'))").wait_for()
     page.locator("#query").fill("cat mat")
     page.go_back()
-    page.locator("#search [role=status]", has_text="like the text above").wait_for()
+    page.locator("#search [role=status]", has_text="similar to the text above").wait_for()
     page.clock.run_for(1000)
     assert "like=" in page.url and page.locator("#query").input_value() == before
 
@@ -252,7 +252,7 @@ def test_the_matrix_is_a_table_with_the_right_values(toy: Toy, open_page: Open) 
     assert page.evaluate(CELLS) == pytest.approx(wanted, abs=0.0051)
     assert page.locator("#heat tbody th .text").all_inner_texts() == sentences
     assert page.locator("#heat thead th").nth(1).get_attribute("aria-label") == f"2: {sentences[1]}"
-    assert "Most alike: 1 and 3" in page.locator("#matrix [role=status]").inner_text()
+    assert "Most similar: 1 and 3" in page.locator("#matrix [role=status]").inner_text()
     assert min(page.evaluate(CONTRAST)) >= 4.5
 
     page.locator("#order").select_option("alike")
@@ -276,7 +276,9 @@ def test_the_matrix_is_legible_at_every_size(toy: Toy, open_page: Open, count: i
     page.locator("#sentences").fill("\n".join(f"sentence {n} of some length" for n in range(count + extra)))
     page.locator("#heat table").wait_for()
     assert page.locator("#heat tbody td").count() == count**2
-    assert ("The last 3 of 53 are skipped." in page.locator("#matrix [role=status]").inner_text()) == bool(extra)
+    assert ("The last 3 of 53 sentences are skipped." in page.locator("#matrix [role=status]").inner_text()) == bool(
+        extra
+    )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     box = page.locator("#heat tbody td").nth(1).bounding_box()
     assert box["width"] >= 14 and box["height"] >= 14
@@ -294,12 +296,12 @@ def test_two_sentences_are_compared_in_words(toy: Toy, open_page: Open) -> None:
     page.locator("#second").fill("the cat sat on the mat again")
     page.locator("#rank", has_text="random").wait_for()
     wanted = (encode([TEXTS[0]]) @ encode(["the cat sat on the mat again"]).T).item()
-    assert page.locator("#compare [role=status]").text_content() == f"Cosine {wanted:.3f}. They say nearly the same."
-    assert "closer than 9" in page.locator("#rank").inner_text()
+    assert page.locator("#compare [role=status]").text_content() == f"Cosine {wanted:.3f}. Nearly the same meaning."
+    assert "More similar than 9" in page.locator("#rank").inner_text()
     page.locator("#swap").click()
     assert page.locator("#second").input_value() == TEXTS[0]
     page.locator("#second").fill("zebra")
-    page.locator(".words", has_text="little in common").or_(page.locator(".words", has_text="nothing")).wait_for()
+    page.locator(".words", has_text="Hardly related").or_(page.locator(".words", has_text="Unrelated")).wait_for()
     page.locator("#second").fill("")
     page.locator(".words").wait_for(state="detached")
 

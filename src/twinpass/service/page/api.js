@@ -1,4 +1,4 @@
-// The service behind the page: JSON over HTTP, from the same origin.
+// Requests to the service: JSON over HTTP, from the same origin.
 
 import { askForKey, storedKey } from "./key.js";
 
@@ -25,7 +25,7 @@ async function call(path, options) {
   if (response.status === 401 && await anotherKey(key)) return call(path, options);
   const answer = await response.json().catch(() => null);
   if (response.ok && answer !== null) return answer;
-  throw new ServiceError(answer?.error?.message ?? `The service answered with status ${response.status}.`, response.status);
+  throw new ServiceError(answer?.error?.message ?? `The service returned status ${response.status}.`, response.status);
 }
 
 async function reach(path, options) {
@@ -38,6 +38,6 @@ async function reach(path, options) {
 }
 
 async function anotherKey(sent) {
-  // Another request may have been given a key while this one was under way.
+  // Another request may have asked for a key in the meantime.
   return storedKey() !== sent || askForKey({ refused: sent !== null });
 }

@@ -1,4 +1,4 @@
-// The page: four tabs over one service.
+// The page: four tabs that use one service.
 
 import { startCompare } from "./compare.js";
 import { showCorpus, startCorpus } from "./corpus.js";
@@ -38,6 +38,6 @@ async function introduce() {
     line.textContent = info === null ? `${name} · no index` : `${name} · ${count(info.count)} texts`;
     document.title = `twinpass: ${name}`;
   } catch {
-    line.textContent = "not connected"; // the panel in view says why
+    line.textContent = "not connected"; // the visible panel shows the error
   }
 }

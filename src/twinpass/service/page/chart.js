@@ -1,4 +1,4 @@
-// Two plain figures in SVG, drawn at the width they are given: text stays text and never shrinks.
+// Two SVG charts, drawn at the given width, so that their text keeps its size.
 
 import { draw } from "./dom.js";
 
@@ -21,9 +21,9 @@ export function histogram({ edges, counts }, { width, label, across, up }) {
   return picture(width, label, [...plane.parts, ...bars]);
 }
 
-// Values against their index, on a logarithmic scale: what falls by equal factors falls in a straight line.
+// Values against their index, on a logarithmic scale.
 export function spectrum(values, { width, label, across, up }) {
-  const floor = 0.7 * values[Math.floor(0.97 * (values.length - 1))]; // the last few may fall far
+  const floor = 0.7 * values[Math.floor(0.97 * (values.length - 1))]; // the last few may be very small
   const plane = axes({ width, x: [1, Math.max(2, values.length)], y: [floor, 1.2], across, up, logarithmic: true });
   const points = values.map((value, place) => `${plane.x(place + 1).toFixed(1)},${plane.y(Math.max(value, floor)).toFixed(1)}`);
   return picture(width, label, [...plane.parts, draw("polyline", { points: points.join(" "), class: "curve" })]);

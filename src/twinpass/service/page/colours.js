@@ -1,4 +1,4 @@
-// A perceptual scale: equal steps of the value look like equal steps of the colour, to colour-blind readers too.
+// A perceptually uniform colour scale, also for colour-blind readers.
 
 // Viridis at eleven equal steps.
 const STOPS = [
@@ -6,7 +6,7 @@ const STOPS = [
   [34, 168, 132], [68, 191, 112], [122, 209, 81], [189, 223, 38], [253, 231, 37],
 ];
 
-// The colour at a share between 0 and 1 of the scale, and the ink that is easiest to read on it.
+// The colour at a position between 0 and 1 of the scale, and the text colour that is easiest to read on it.
 export function shade(share) {
   const place = Math.min(1, Math.max(0, share)) * (STOPS.length - 1);
   const below = Math.min(Math.floor(place), STOPS.length - 2);
@@ -23,7 +23,7 @@ function css(colour) {
   return `rgb(${colour.join(" ")})`;
 }
 
-// The contrast ratio of WCAG 2: of black and white, the better one never falls below 4.5.
+// The contrast ratio of WCAG 2: the better of black and white always has at least 4.5.
 function contrast(one, other) {
   const [dark, light] = [luminance(one), luminance(other)].sort((a, b) => a - b);
   return (light + 0.05) / (dark + 0.05);

@@ -1,4 +1,4 @@
-// Two sentences, their cosine, and what it says.
+// Two sentences, their cosine, and a rough description of it.
 
 import { post } from "./api.js";
 import { find, make } from "./dom.js";
@@ -7,13 +7,13 @@ import { decimal } from "./format.js";
 import { statusOf } from "./status.js";
 import { debounced, latest } from "./timing.js";
 
-// Rough: what a cosine means differs from model to model, and the page says so.
+// Rough: what a cosine means depends on the model, and the page says so.
 const BANDS = [
-  [0.8, "They say nearly the same."],
-  [0.6, "They have much in common."],
-  [0.3, "They are related."],
-  [0.15, "They have little in common."],
-  [-1, "They have nothing to do with each other."],
+  [0.8, "Nearly the same meaning."],
+  [0.6, "Very similar."],
+  [0.3, "Related."],
+  [0.15, "Hardly related."],
+  [-1, "Unrelated."],
 ];
 const EXAMPLE = ["How do I read a file line by line?", "Iterate over the rows of a text document."];
 
@@ -63,23 +63,23 @@ function verdict(cosine, words) {
   return [
     make("div", { class: "gauge", "aria-hidden": "true" },
       make("span", { class: "mark", style: { left: `${50 * (1 + Math.min(1, Math.max(-1, cosine)))}%` } })),
-    make("div", { class: "ends", "aria-hidden": "true" }, ...["−1 opposite", "0", "1 the same"].map((text) => make("span", {}, text))),
+    make("div", { class: "ends", "aria-hidden": "true" }, ...["−1 opposite", "0", "1 same"].map((text) => make("span", {}, text))),
     make("p", { class: "cosine number", "aria-hidden": "true" }, decimal(cosine, 3)),
     make("p", { class: "words", "aria-hidden": "true" }, words),
     make("p", { id: "rank" }),
-    make("p", { class: "hint" }, `The angle between their vectors is ${degrees.toFixed(0)}°. The words are a rule of thumb: ` +
-      "what a cosine means differs from model to model."),
+    make("p", { class: "hint" }, `The angle between their vectors is ${degrees.toFixed(0)}°. The description is a rule of thumb: ` +
+      "what a cosine means depends on the model."),
   ];
 }
 
-// How the cosine stands among those of pairs drawn at random from the index; "" where there is none to ask.
+// The share of random pairs of the index that are less similar; "" without an index.
 async function rankInIndex(cosine) {
   try {
     if (await indexInfo() === null) return "";
     const { cosines } = await analysis();
     return sentence(shareBelow(cosine, cosines));
   } catch {
-    return ""; // an extra: the comparison stands without it
+    return ""; // optional: the comparison is shown without it
   }
 }
 
@@ -94,5 +94,5 @@ function shareBelow(cosine, { edges, counts }) {
 
 function sentence(share) {
   const text = share > 0.999 ? "more than 99.9 %" : share < 0.001 ? "less than 0.1 %" : `${(100 * share).toFixed(1)} %`;
-  return `They are closer than ${text} of the pairs of texts drawn at random from the index.`;
+  return `More similar than ${text} of random pairs of texts of the index.`;
 }

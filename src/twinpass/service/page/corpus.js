@@ -1,4 +1,4 @@
-// The indexed corpus as a space: how evenly it is filled, in how many directions, how similar random texts are.
+// The embedding space of the index: uniformity, alignment, singular values, cosines of random pairs.
 
 import { histogram, spectrum } from "./chart.js";
 import { find, make } from "./dom.js";
@@ -44,15 +44,15 @@ function show(info) {
   portrait.replaceChildren(
     make("dl", { class: "tiles" },
       tile("Texts", count(info.count), `${count(info.distinct)} distinct, ${info.dimensions} dimensions each`),
-      tile("Uniformity", decimal(measured.uniformity, 3), "how evenly the vectors cover the sphere; lower is more even"),
+      tile("Uniformity", decimal(measured.uniformity, 3), "how evenly the vectors cover the sphere; lower is better"),
       tile("Alignment", measured.alignment === null ? "–" : decimal(measured.alignment, 3),
-        measured.alignment === null ? "needs pairs that mean the same" : "how close texts with the same meaning are; lower is closer"),
-      tile("Effective rank", measured.effective_rank.toFixed(0), `directions in use, of ${count(measured.singular_values.length)}`)),
+        measured.alignment === null ? "needs pairs with the same meaning" : "how close texts with the same meaning are; lower is better"),
+      tile("Effective rank", measured.effective_rank.toFixed(0), `of ${count(measured.singular_values.length)} dimensions`)),
     make("div", { class: "figures" },
-      figure("cosines", "Cosines of random pairs", "How similar two unrelated texts of this corpus are: a search score means more, " +
-        "the further it lies to the right of this hill."),
-      figure("spectrum", "Singular values", "Of the matrix of unit vectors, divided by the largest: the flatter the curve, " +
-        "the more directions carry meaning.")));
+      figure("cosines", "Cosines of random pairs", "How similar two random texts of this corpus are. The further a search score lies to the right " +
+        "of this distribution, the more it means."),
+      figure("spectrum", "Singular values", "Singular values of the matrix of unit vectors, divided by the largest. A flatter curve means that " +
+        "the vectors use more dimensions.")));
   drawCharts();
 }
 

@@ -1,4 +1,4 @@
-// Elements are made here alone. Text becomes text nodes: the markup of a document is shown, never run.
+// All elements are created here. Text becomes text nodes, so markup in a document is displayed and never executed.
 
 const SVG = "http://www.w3.org/2000/svg";
 

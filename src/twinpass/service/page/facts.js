@@ -1,10 +1,10 @@
-// What the service says of itself, asked once each; a failure is not remembered, so that it can be asked again.
+// What the service reports about itself. Each answer is requested once; a failed request can be repeated.
 
 import { get } from "./api.js";
 
 export const modelName = once(async () => (await get("v1/models")).data[0].id);
 
-// What is known of the index; null where the service has none.
+// The index; null if the service has none.
 export const indexInfo = once(async () => {
   try {
     return await get("index");

@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Numbers for display.
 
 export function decimal(value, digits) {
   const text = value.toFixed(digits);

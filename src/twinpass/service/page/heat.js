@@ -1,18 +1,18 @@
-// A matrix of cosines as a heat map: a table with headers and values first, coloured cells second.
+// A matrix of cosines as a heat map: a table with headers, values and coloured cells.
 
 import { gradient, shade } from "./colours.js";
 import { make } from "./dom.js";
 import { decimal } from "./format.js";
 
-const ROOMY = 12; // sentences whose cells fit on a laptop at a comfortable size
+const ROOMY = 12; // up to this many sentences, large cells fit on a laptop
 const DOMAIN = { fixed: () => [0, 1], stretched: extremes };
 
 export function heatMap({ sentences, matrix, order, scale, numbers }) {
   const [low, high] = DOMAIN[scale](matrix);
   const share = (value) => (value - low) / Math.max(high - low, 1e-9);
-  // Many columns leave no room for a zero that is always there.
+  // Many columns leave no room for the leading zero.
   const written = order.length <= ROOMY ? (value) => decimal(value, 2) : (value) => decimal(value, 2).replace(/^(−?)0/, "$1");
-  const readout = make("p", { class: "readout" }, "Point at a cell, or walk through them with the arrow keys.");
+  const readout = make("p", { class: "readout" }, "Point at a cell, or move with the arrow keys.");
   const rows = order.map((row) => make("tr", {},
     make("th", { scope: "row", title: sentences[row] },
       make("span", { class: "place" }, String(row + 1)), make("span", { class: "text" }, sentences[row])),
@@ -26,7 +26,7 @@ export function heatMap({ sentences, matrix, order, scale, numbers }) {
   return [make("div", { class: "scroll" }, table), make("div", { class: "below" }, legend(low, high, scale), readout)];
 }
 
-// The two most alike and the two least alike of different sentences.
+// The most and the least similar pair of different sentences.
 export function pairs(matrix) {
   const all = matrix.flatMap((row, first) => row.slice(first + 1).map((value, step) => ({ value, first, second: first + 1 + step })));
   return { most: all.reduce((a, b) => b.value > a.value ? b : a), least: all.reduce((a, b) => b.value < a.value ? b : a) };

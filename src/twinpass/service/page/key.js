@@ -9,7 +9,7 @@ export function storedKey() {
   return sessionStorage.getItem(PLACE);
 }
 
-// Resolves to true when there is a key to try; requests refused at the same time share one question.
+// Resolves to true when there is a key to try; requests refused at the same time share one dialog.
 export function askForKey({ refused }) {
   asking ??= ask(refused).finally(() => { asking = null; });
   return asking;
@@ -20,7 +20,7 @@ function ask(refused) {
   const field = find("#key");
   find("#key-why").textContent = refused
     ? "The key was not accepted. Check it and try again."
-    : "It was started with --api-key. Ask whoever started it for the key.";
+    : "Ask the person who runs the service for the key.";
   field.value = "";
   dialog.showModal();
   field.focus();

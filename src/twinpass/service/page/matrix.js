@@ -1,4 +1,4 @@
-// Pasted sentences and how alike each two of them are.
+// The cosine of each pair of pasted sentences.
 
 import { post } from "./api.js";
 import { find } from "./dom.js";
@@ -9,7 +9,7 @@ import { statusOf } from "./status.js";
 import { debounced, latest } from "./timing.js";
 
 const MOST = 50; // more do not fit on a screen
-const MOST_NUMBERS = 24; // above it the cells are small, and numbers are shown only when asked for
+const MOST_NUMBERS = 24; // above it the cells are small, and numbers are off by default
 const EXAMPLE = [
   "A man is playing a guitar.",
   "Someone plays an instrument.",
@@ -18,7 +18,7 @@ const EXAMPLE = [
   "A kitten is napping on the window sill.",
   "The dog chased the cat.",
   "Interest rates rose again this spring.",
-  "The central bank made borrowing dearer.",
+  "The central bank made borrowing more expensive.",
 ];
 
 const panel = find("#matrix");
@@ -69,8 +69,8 @@ function redraw() {
 
 function summary({ sentences, matrix }, left) {
   const { most, least } = pairs(matrix);
-  const cut = left ? ` The last ${left} of ${sentences.length + left} are skipped.` : "";
+  const cut = left ? ` The last ${left} of ${sentences.length + left} sentences are skipped.` : "";
   const name = ({ first, second, value }) => `${first + 1} and ${second + 1} (${decimal(value, 2)})`;
-  if (sentences.length === 2) return `Their cosine is ${decimal(most.value, 2)}.`;
-  return `Most alike: ${name(most)}. Least alike: ${name(least)}.${cut}`;
+  if (sentences.length === 2) return `Cosine ${decimal(most.value, 2)}.`;
+  return `Most similar: ${name(most)}. Least similar: ${name(least)}.${cut}`;
 }

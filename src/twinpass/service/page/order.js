@@ -1,4 +1,4 @@
-// An order in which sentences that are alike stand together: average linkage, the joined ends turned to each other.
+// An order with similar sentences together: average linkage, each joined group turned so that similar ends touch.
 
 export function alikeTogether(matrix) {
   const groups = matrix.map((_, place) => [place]);

@@ -1,4 +1,4 @@
-// Where the reader is, in the part of the address after #: it survives a reload, and no server ever sees it.
+// The tab and the query, in the part of the URL after #: it survives a reload and is not sent to the server.
 
 export const TABS = ["search", "matrix", "compare", "corpus"];
 
@@ -8,7 +8,7 @@ export function readPlace() {
   return { tab: TABS.includes(tab) ? tab : "search", query: values.get("q") ?? "", like: values.get("like") };
 }
 
-// A step is worth going back to; what is typed letter by letter is not.
+// A step gets an entry in the browser's history; typing does not.
 export function writePlace({ tab, query = "", like = null }, { step = false } = {}) {
   const values = new URLSearchParams();
   if (query) values.set("q", query);

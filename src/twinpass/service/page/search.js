@@ -1,4 +1,4 @@
-// Search as you type: the newest question wins, and every answer can become the next question.
+// Search as you type: only the newest query is answered, and every result can become the next query.
 
 import { post } from "./api.js";
 import { find, make } from "./dom.js";
@@ -8,7 +8,7 @@ import { readPlace, writePlace } from "./place.js";
 import { explainNoIndex, statusOf } from "./status.js";
 import { debounced, latest } from "./timing.js";
 
-const PAUSE = 150; // milliseconds without a key: shorter than a pause for thought, longer than one between letters
+const PAUSE = 150; // milliseconds without a key press before a search
 
 const panel = find("#search");
 const field = find("#query");
@@ -30,17 +30,17 @@ export function startSearch() {
   });
 }
 
-// What was typed a moment ago is no longer searched for: the reader has gone to another tab.
+// Another tab was opened: cancel the search that waits for a pause in typing.
 export function leaveSearch() {
   typed.cancel();
 }
 
-// Show what the address says, as after a reload or a step back.
+// Show the query of the URL, after a reload or a step back.
 export async function resumeSearch() {
   typed.cancel();
   const { query, like } = readPlace();
   const isShown = field.value.trim() === query && shown === query && list.children.length > 0;
-  if (!isShown) field.value = query; // before the wait: what is typed during it stands
+  if (!isShown) field.value = query; // before the wait, so that what is typed during it is kept
   if (!await hasIndex() || isShown || field.value !== query) return;
   await search(query, { like });
 }
@@ -50,7 +50,7 @@ async function hasIndex() {
     const info = await indexInfo();
     for (const part of ["#search-controls", "#keys"]) find(part).hidden = info === null;
     if (info === null) explainNoIndex(find(".empty", panel), await modelName());
-    else invitation = `Ask for anything: ${count(info.count)} texts are searched by meaning, not by words.`;
+    else invitation = `Search ${count(info.count)} texts by meaning.`;
     return info !== null;
   } catch (error) {
     status.fail(error, () => { status.say(""); resumeSearch(); });
@@ -59,14 +59,14 @@ async function hasIndex() {
 }
 
 const search = latest(async (signal, query, { like = null, step = false } = {}) => {
-  typed.cancel(); // this search goes before one that still waits for the next letter
+  typed.cancel(); // this search replaces one that waits for a pause in typing
   writePlace({ tab: "search", query, like }, { step });
   shown = query;
   if (!query) return show([], invitation);
   status.wait();
   try {
     const k = Number(find("#k").value);
-    // One more than k: a text is always most like itself, and is skipped.
+    // One more than k, because the text itself is found first and skipped.
     const answer = await post("search", { query, k: k + (like === null ? 0 : 1) }, { signal });
     const hits = answer.results[0].filter((hit) => String(hit.id) !== like).slice(0, k);
     show(hits, summary(hits.length, like));
@@ -79,16 +79,16 @@ const search = latest(async (signal, query, { like = null, step = false } = {}) 
 });
 
 function summary(found, like) {
-  if (!found) return "Nothing was found.";
+  if (!found) return "No results.";
   const results = found === 1 ? "1 result" : `${found} results`;
-  return like === null ? `${results}, the nearest first` : `${results} like the text above, the nearest first`;
+  return like === null ? `${results}, nearest first` : `${results} similar to the text above, nearest first`;
 }
 
 function show(hits, message) {
   const held = [...list.children].findIndex((item) => item.contains(document.activeElement));
   list.replaceChildren(...hits.map(result));
   status.say(message);
-  // New results must not take the keyboard's place away from whoever walks through the old ones.
+  // Keep the keyboard focus at the same place of the list.
   if (held >= 0) (find("button", list.children[held] ?? list) ?? field).focus();
 }
 
@@ -105,7 +105,7 @@ function result(hit, place) {
     make("p", { class: "text", id: name }, hit.text),
     metadata(hit.metadata),
     make("div", { class: "score" },
-      make("span", { class: "number", title: "cosine similarity to the question" }, decimal(hit.score, 3)),
+      make("span", { class: "number", title: "cosine similarity to the query" }, decimal(hit.score, 3)),
       make("span", { class: "track", "aria-hidden": "true" },
         make("span", { style: { width: `${100 * Math.min(1, Math.max(0, hit.score))}%` } }))),
     more);

@@ -1,4 +1,4 @@
-// The states every panel shares: waiting, an answer, nothing to show, a failure that can be tried again.
+// The states that all panels share: waiting, an answer, nothing to show, a failure with a retry.
 
 import { find, make } from "./dom.js";
 
@@ -21,15 +21,15 @@ export function statusOf(panel) {
   };
 }
 
-// How to make what is missing: shown instead of a panel that could do nothing.
+// How to build an index: shown instead of a panel that needs one.
 export function explainNoIndex(place, name) {
   place.replaceChildren(
-    make("h2", {}, "There is no index yet"),
-    make("p", {}, "The service was started without one, so there is nothing to search. Build one from your own texts, " +
-      "one per line or as CSV, JSONL or Parquet, and start the service with it:"),
+    make("h2", {}, "No index"),
+    make("p", {}, "The service was started without an index. Build one from your own texts " +
+      "(one per line, or CSV, JSONL or Parquet), and start the service with it:"),
     make("pre", {}, "twinpass index build MODEL texts.txt -o my-index\ntwinpass serve MODEL --index my-index"),
-    make("p", {}, `MODEL is what this service was started with: ${name}, or its folder. No texts at hand? `,
-      make("code", {}, "docs:"), " in place of texts.txt uses the documentation of the installed Python packages."),
+    make("p", {}, `MODEL is the model of this service, ${name}, or its folder. If you have no texts, use `,
+      make("code", {}, "docs:"), " instead of texts.txt: the documentation of the installed Python packages."),
     make("p", {}, "Matrix and Compare work without an index."),
   );
   place.hidden = false;

@@ -1,6 +1,6 @@
 "use strict";
 
-// Not a module: it runs before the first paint, so that a chosen theme does not flash the other one.
+// Not a module: it runs before the first paint, so that the page does not flash in the wrong theme.
 {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const root = document.documentElement;
@@ -15,7 +15,7 @@
     system.addEventListener("change", show);
     document.getElementById("theme").addEventListener("click", () => {
       const next = chosen() === "dark" ? "light" : "dark";
-      // Choosing what the system has anyway is following the system again.
+      // Choosing the system's theme means following the system again.
       if (next === (system.matches ? "dark" : "light")) {
         delete root.dataset.theme;
         localStorage.removeItem("twinpass-theme");

@@ -1,4 +1,4 @@
-// Calls that come faster than the service answers.
+// Debouncing, and cancelling outdated requests.
 
 export function debounced(milliseconds, action) {
   let timer;
@@ -10,7 +10,7 @@ export function debounced(milliseconds, action) {
   return call;
 }
 
-// Only the newest call counts: it cancels the one before, whose answer is never shown.
+// Only the newest call counts: it cancels the previous one, whose answer is not shown.
 export function latest(action) {
   let running = new AbortController();
   return async (...values) => {

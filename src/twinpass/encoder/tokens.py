@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from twinpass.errors import ConfigError, InputError
 
@@ -89,7 +87,9 @@ class Tokens:
 
     def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], list[int]]:
         """Return each text's ids, special tokens included, and the positions of the texts that were truncated."""
-        prepared = [self._prepare(text) for text in texts]
+        prepared = [self.prompt + text for text in texts]
+        if self.lowercase:
+            prepared = [text.lower() for text in prepared]
         backend = self.tokenizer.backend_tokenizer
         with _truncation_lock:
             backend.no_padding()
@@ -129,14 +129,6 @@ class Tokens:
             mask[place, : len(row)] = 1
         types = {"token_type_ids": np.zeros_like(table)} if self.takes_types else {}
         return {"input_ids": table, "attention_mask": mask, **types}
-
-    def pad(self, ids: Sequence[Sequence[int]], *, device: torch.device) -> dict[str, Tensor]:
-        """Return the model's inputs as tensors on a device."""
-        return {name: torch.from_numpy(array).to(device) for name, array in self.arrays(ids).items()}
-
-    def _prepare(self, text: str) -> str:
-        text = self.prompt + text
-        return text.lower() if self.lowercase else text
 
 
 def _hard_limit(tokenizer: Any, transformer: Any) -> int | None:

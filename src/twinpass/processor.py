@@ -101,7 +101,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain data."""
         tried = {_spoken(limit): outcome for limit, outcome in self.tried.items()}
-        return {"works": self.works, "limit": self.limit, "tried": tried}
+        return {"works": self.works, "limit": self.limit, "tried": tried, "verdict": str(self)}
 
 
 def examine(probe: Probe) -> Verdict:

@@ -55,7 +55,7 @@ class SentenceModel(nn.Module):
 
     def forward(self, features: Mapping[str, Tensor]) -> Tensor:
         """Map padded token ids (n, tokens) to vectors (n, dimensions)."""
-        vectors = self.pooler.pool(self.hidden(features), features["attention_mask"])
+        vectors: Tensor = self.pooler.pool(self.hidden(features), features["attention_mask"])
         if self.head is not None and (self.training or self.pooler.head == "kept"):
             vectors = self.head(vectors)
         kind = vectors.device.type

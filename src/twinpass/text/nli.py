@@ -30,7 +30,7 @@ from twinpass.registry import suggest
 from twinpass.text.columns import plain
 from twinpass.text.formats import JsonTable, SeparatedTable, report_width, split_at_tabs
 from twinpass.text.rows import BadRows, without_blanks
-from twinpass.text.sources import PACKINGS, Source, find_sources, is_folder, read_lines
+from twinpass.text.sources import PACKINGS, Source, find_sources, is_folder
 
 Pair = tuple[str, str]
 Triplet = tuple[str, str, str]
@@ -274,7 +274,7 @@ def _read_values(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[o
 
 def _read_tabs(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[object]]]:
     """Read a tab-separated release, whose rows may lack the last columns: the number of annotators differs."""
-    lines = without_blanks(source.label, split_at_tabs(source.label, read_lines(source), bad), bad)
+    lines = without_blanks(source.label, split_at_tabs(source, bad), bad)
     names = [str(name) for name in next(lines, (0, ()))[1]]
     wanted = _find_roles(names, source.label)
     for number, values in lines:

@@ -76,12 +76,12 @@ def doctor() -> Machine:
 
     verdict = cpu.prepare(cpu.BF16)  # first: a limit counts only if it is set before torch computes anything
     limit, set_by = cpu.active_limit()
-    needed = [name for name, extra in _requirements() if extra is None]
+    versions = {name: installed(name) for name, extra in _requirements() if extra is None}
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     torch = _torch()
     places = {"twinpass": cache_home(), "models of the hub": Path(constants.HF_HUB_CACHE).expanduser()}
     return Machine(
-        libraries={"twinpass": __version__, "python": platform.python_version()} | {n: installed(n) for n in needed},
+        libraries={"twinpass": __version__, "python": platform.python_version(), **versions},
         processor={
             "name": cpu.processor_name(),
             "announced": cpu.announced(),

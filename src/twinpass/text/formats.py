@@ -15,7 +15,7 @@ from typing import Any
 from twinpass.errors import InputError, MissingExtra
 from twinpass.text.columns import KNOWN, known_texts, plain, to_number
 from twinpass.text.rows import SAMPLE, BadRows, Record, Table, without_blanks
-from twinpass.text.sources import Line, Source, read_lines, reading, unpack_to_disk
+from twinpass.text.sources import Line, Source, copy_to_disk, read_lines, reading
 
 # The columns of the STS benchmark's own files, which have no header; some rows have further columns.
 STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
@@ -107,7 +107,7 @@ class ParquetTable:
 
     def __init__(self, source: Source) -> None:
         self.name = source.label
-        self.source = unpack_to_disk(source) if source.packing else source  # parquet is read from its end
+        self.source = copy_to_disk(source) if source.packing else source  # parquet is read from its end
         self._fields = self._find_fields()
         self.names = tuple(name for name, _ in self._fields)
         everything = range(len(self.names))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,9 +122,6 @@ def to_markdown(grids: Sequence[Grid]) -> str:
 def to_latex(grids: Sequence[Grid]) -> str:
     """Draw grids as LaTeX tables (booktabs), notes in the caption."""
     return "\n".join(map(_latex, grids))
-
-
-TEXTS: dict[str, Callable[[Sequence[Grid]], str]] = {"markdown": to_markdown, "latex": to_latex, "html": to_html}
 
 
 def _html(grid: Grid) -> str:

@@ -117,22 +117,14 @@ def explaining(target: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _refusal(error)
-        if reason is None:
+        # safetensors reports a full disk with its own error class, which is not imported just for this test.
+        full = type(error).__name__ == "SafetensorError" and "os error" in str(error)
+        if not full and not isinstance(error, OSError):
             raise
+        reason = getattr(error, "strerror", None) or error
         raise OutputError(
             f"cannot write {target}: {reason}. What was there before is unchanged. Free space, or choose another place."
         ) from error
-
-
-def _refusal(error: Exception) -> str | None:
-    """Return why the system cannot write, or None if the error is about something else."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    # safetensors reports a full disk with its own error class, which is not imported just for this test.
-    if type(error).__name__ == "SafetensorError" and "os error" in str(error):
-        return str(error)
-    return None
 
 
 def _beside(target: Path, *, folder: bool) -> Path:

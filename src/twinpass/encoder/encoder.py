@@ -108,17 +108,11 @@ class Encoder:
         """
         place = choose_device(device)
         check_precision(precision, place)
-        folder = find_folder(str(name), trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+        trusted = {"trust_pickle": trust_pickle, "trust_remote_code": trust_remote_code}
+        folder = find_folder(str(name), **trusted)
         with explained(folder):
             settings = settle(folder, name=str(name), pooler=pooler)
-            model, tokens = assemble(
-                folder,
-                settings,
-                dropout=dropout,
-                fresh_head_seed=fresh_head_seed,
-                trust_pickle=trust_pickle,
-                trust_remote_code=trust_remote_code,
-            )
+            model, tokens = assemble(folder, settings, dropout=dropout, fresh_head_seed=fresh_head_seed, **trusted)
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
         return cls(model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime)
 

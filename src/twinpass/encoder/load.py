@@ -137,16 +137,14 @@ def assemble(
     folder: Path,
     settings: Settings,
     *,
-    dropout: float | None = None,
-    fresh_head_seed: int | None = None,
-    trust_pickle: bool = False,
-    trust_remote_code: bool = False,
+    dropout: float | None,
+    fresh_head_seed: int | None,
+    trust_pickle: bool,
+    trust_remote_code: bool,
 ) -> tuple[SentenceModel, Tokens]:
     """Load every part that the settings name; a missing part is an error."""
     home = inside(folder, settings.transformer)
-    transformer = load_transformer(
-        home, dropout=dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code
-    )
+    transformer = _load_transformer(home, dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
         raise ModelError(
             f"{folder} has no pretrained pooler, so 'cls_pretrained' has nothing to use. "
@@ -154,7 +152,7 @@ def assemble(
         )
     head = _load_head(folder, settings, transformer.config, fresh_seed=fresh_head_seed, trust_pickle=trust_pickle)
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
-    tokenizer = load_tokenizer(home, trust_remote_code=trust_remote_code)
+    tokenizer = _load_tokenizer(home, trust_remote_code=trust_remote_code)
     tokens = Tokens(tokenizer, transformer, lowercase=settings.lowercase, prompt=settings.prompt)
     model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
     return model.eval(), tokens
@@ -179,9 +177,7 @@ def _load_head(
     return None
 
 
-def load_transformer(
-    folder: Path, *, dropout: float | None = None, trust_pickle: bool = False, trust_remote_code: bool = False
-) -> Any:
+def _load_transformer(folder: Path, dropout: float | None, *, trust_pickle: bool, trust_remote_code: bool) -> Any:
     """Load a checkpoint's transformer as float32; missing weights are an error."""
     from transformers import AutoConfig, AutoModel
 
@@ -234,7 +230,7 @@ def set_dropout(config: Any, rate: float) -> None:
         setattr(config, field, rate)
 
 
-def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
+def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
     """Load a checkpoint's fast tokenizer."""
     from transformers import AutoTokenizer
 

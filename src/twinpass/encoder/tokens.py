@@ -52,7 +52,13 @@ class Distinct:
         fresh = []
         for text in window:
             # A digest, so that an iterator's texts need not be kept to recognise them.
-            key = hashlib.blake2b(self._bytes(text), digest_size=16).digest()
+            try:
+                key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"text {len(self.rows)} holds half a character ({text[error.start]!r} at position {error.start}), "
+                    "which no encoding can write. It was decoded wrongly; read it again as UTF-8."
+                ) from error
             if key not in self._row_of:
                 self._row_of[key] = len(self._row_of)
                 fresh.append(text)
@@ -62,15 +68,6 @@ class Distinct:
     def places(self, rows: set[int]) -> list[int]:
         """Return the positions, among all texts added, of those with one of these numbers."""
         return [place for place, row in enumerate(self.rows) if row in rows] if rows else []
-
-    def _bytes(self, text: str) -> bytes:
-        try:
-            return text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"text {len(self.rows)} holds half a character ({text[error.start]!r} at position {error.start}), "
-                "which no encoding can write. It was decoded wrongly; read it again as UTF-8."
-            ) from error
 
 
 class Tokens:

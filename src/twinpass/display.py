@@ -153,17 +153,7 @@ def _latex(grid: Grid) -> str:
 
     alignment = "".join(grid.align(place)[0] for place in range(len(grid.columns)))
     notes = "".join(f" {note.translate(_LATEX)}." for note in grid.notes)
-    lines = [
-        r"\begin{table}",
-        rf"  \caption{{{grid.title.translate(_LATEX)}.{notes}}}",
-        rf"  \begin{{tabular}}{{{alignment}}}",
-        r"  \toprule",
-        line(grid.columns),
-        r"  \midrule",
-        *map(line, grid.rows),
-        r"  \bottomrule",
-        r"  \end{tabular}",
-        r"\end{table}",
-        "",
-    ]
-    return "\n".join(lines)
+    caption = rf"  \caption{{{grid.title.translate(_LATEX)}.{notes}}}"
+    head = [r"\begin{table}", caption, rf"  \begin{{tabular}}{{{alignment}}}", r"  \toprule", line(grid.columns)]
+    foot = [r"  \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
+    return "\n".join([*head, r"  \midrule", *map(line, grid.rows), *foot])

@@ -80,9 +80,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 def check_writable(target: str | os.PathLike[str]) -> None:
     """Raise OutputError now if a file or folder of this name could not be written later."""
-    target = Path(target)
-    aside = _beside(target, folder=False)
-    aside.unlink(missing_ok=True)
+    _beside(Path(target), folder=False).unlink(missing_ok=True)
 
 
 def sha256(path: str | os.PathLike[str]) -> str:

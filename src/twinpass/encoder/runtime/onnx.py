@@ -59,20 +59,18 @@ class OnnxRuntime:
 
 
 def exported(encoder: Encoder) -> Path:
-    """Return the encoder's ONNX file from the cache, exporting it if it is not there yet."""
+    """Return the encoder's ONNX file from the cache, exporting it if it is not there yet.
+
+    It maps the transformer's inputs, of any batch size and length, to `vectors`.
+    """
     versions = hashlib.sha256(f"{encoder.fingerprint} {torch.__version__}".encode()).hexdigest()
     folder = cache_folder("onnx") / versions[:32]
-    if not folder.exists():
-        with writing_folder(folder) as aside:  # a large model's weights lie in a second file
-            export(encoder, aside / "model.onnx")
-    return folder / "model.onnx"
-
-
-def export(encoder: Encoder, target: Path) -> None:
-    """Write one ONNX file: the transformer's inputs to `vectors`, any batch size and length."""
+    if folder.exists():
+        return folder / "model.onnx"
     features = encoder.pad(encoder.tokenize(["two texts", "of some length"]))
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with evaluating(encoder.model), torch.no_grad(), _quiet_export():
+    # A folder, because a large model's weights lie in a second file.
+    with writing_folder(folder) as aside, evaluating(encoder.model), torch.no_grad(), _quiet_export():
         program = torch.onnx.export(
             _Positional(encoder.model, list(features)),
             tuple(features.values()),
@@ -84,7 +82,8 @@ def export(encoder: Encoder, target: Path) -> None:
         )
         if program is None:
             raise ConfigError("this version of torch did not export the model. Use the torch runtime.")
-        program.save(os.fspath(target))
+        program.save(os.fspath(aside / "model.onnx"))
+    return folder / "model.onnx"
 
 
 class _Positional(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +124,6 @@ def to_latex(grids: Sequence[Grid]) -> str:
     return "\n".join(map(_latex, grids))
 
 
-TEXTS: dict[str, Callable[[Sequence[Grid]], str]] = {"markdown": to_markdown, "latex": to_latex, "html": to_html}
-
-
 def _html(grid: Grid) -> str:
     def line(tag: str, cells: Sequence[str]) -> str:
         aligned = (
@@ -156,17 +153,7 @@ def _latex(grid: Grid) -> str:
 
     alignment = "".join(grid.align(place)[0] for place in range(len(grid.columns)))
     notes = "".join(f" {note.translate(_LATEX)}." for note in grid.notes)
-    lines = [
-        r"\begin{table}",
-        rf"  \caption{{{grid.title.translate(_LATEX)}.{notes}}}",
-        rf"  \begin{{tabular}}{{{alignment}}}",
-        r"  \toprule",
-        line(grid.columns),
-        r"  \midrule",
-        *map(line, grid.rows),
-        r"  \bottomrule",
-        r"  \end{tabular}",
-        r"\end{table}",
-        "",
-    ]
-    return "\n".join(lines)
+    caption = rf"  \caption{{{grid.title.translate(_LATEX)}.{notes}}}"
+    head = [r"\begin{table}", caption, rf"  \begin{{tabular}}{{{alignment}}}", r"  \toprule", line(grid.columns)]
+    foot = [r"  \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
+    return "\n".join([*head, r"  \midrule", *map(line, grid.rows), *foot])

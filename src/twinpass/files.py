@@ -80,9 +80,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
 
 def check_writable(target: str | os.PathLike[str]) -> None:
     """Raise OutputError now if a file or folder of this name could not be written later."""
-    target = Path(target)
-    aside = _beside(target, folder=False)
-    aside.unlink(missing_ok=True)
+    _beside(Path(target), folder=False).unlink(missing_ok=True)
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -117,22 +115,14 @@ def explaining(target: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = _refusal(error)
-        if reason is None:
+        # safetensors reports a full disk with its own error class, which is not imported just for this test.
+        full = type(error).__name__ == "SafetensorError" and "os error" in str(error)
+        if not full and not isinstance(error, OSError):
             raise
+        reason = getattr(error, "strerror", None) or error
         raise OutputError(
             f"cannot write {target}: {reason}. What was there before is unchanged. Free space, or choose another place."
         ) from error
-
-
-def _refusal(error: Exception) -> str | None:
-    """Return why the system cannot write, or None if the error is about something else."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    # safetensors reports a full disk with its own error class, which is not imported just for this test.
-    if type(error).__name__ == "SafetensorError" and "os error" in str(error):
-        return str(error)
-    return None
 
 
 def _beside(target: Path, *, folder: bool) -> Path:

@@ -101,7 +101,7 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """Return the verdict as plain data."""
         tried = {_spoken(limit): outcome for limit, outcome in self.tried.items()}
-        return {"works": self.works, "limit": self.limit, "tried": tried}
+        return {"works": self.works, "limit": self.limit, "tried": tried, "verdict": str(self)}
 
 
 def examine(probe: Probe) -> Verdict:
@@ -198,7 +198,11 @@ def _outcome(probe: Probe, limit: str | None) -> str:
     }
     digest = hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:16]
     place = cache_home() / "processor" / f"{probe.name}-{digest}.json"
-    outcomes, key = _read_outcomes(place), limit or ""
+    outcomes: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # none, or a damaged file
+        kept = json.loads(place.read_text(encoding="utf-8"))["outcomes"]
+        outcomes = {str(tried): str(outcome) for tried, outcome in kept.items()}
+    key = limit or ""
     if key in outcomes:
         return outcomes[key]
     outcome, certain = _try(probe, limit)
@@ -207,14 +211,6 @@ def _outcome(probe: Probe, limit: str | None) -> str:
             cache_folder("processor")
             write_json(place, {"machine": machine, "outcomes": outcomes | {key: outcome}})
     return outcome
-
-
-def _read_outcomes(place: Path) -> dict[str, str]:
-    """Return the stored outcomes; a file that cannot be read counts as empty."""
-    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):
-        kept = json.loads(place.read_text(encoding="utf-8"))["outcomes"]
-        return {str(limit): str(outcome) for limit, outcome in kept.items()}
-    return {}
 
 
 def _try(probe: Probe, limit: str | None) -> tuple[str, bool]:

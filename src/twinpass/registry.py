@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
 
 from twinpass.errors import ConfigError
 
@@ -17,38 +17,23 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-class Registry(Generic[T]):
+class Registry(dict[str, T]):
     """Named things of one kind, in the order in which they were registered."""
 
     def __init__(self, kind: str) -> None:
+        super().__init__()
         self.kind = kind
-        self._entries: dict[str, T] = {}
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise ConfigError(f"no {self.kind} named {name!r}.{suggest(name, self)} Known: {', '.join(self)}.")
 
     def add(self, name: str, entry: T) -> T:
         """Register an entry under a new name."""
-        if name in self._entries:
+        if name in self:
             raise ValueError(f"a {self.kind} named {name!r} is registered already")
-        self._entries[name] = entry
+        self[name] = entry
         return entry
 
     def register(self, name: str) -> Callable[[T], T]:
         """Return a decorator that registers an entry under a name."""
         return lambda entry: self.add(name, entry)
-
-    def __getitem__(self, name: str) -> T:
-        try:
-            return self._entries[name]
-        except KeyError:
-            raise ConfigError(self._unknown(name)) from None
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def _unknown(self, name: str) -> str:
-        return f"no {self.kind} named {name!r}.{suggest(name, self)} Known: {', '.join(self)}."

@@ -74,13 +74,12 @@ class SimCSE:
 
         `batch_size` is accepted and ignored: batches are made by number of tokens, which is faster.
         """
-        self._move(device)
-        single = isinstance(sentence, str)
+        if device is not None and choose_device(device) != self.encoder.device:
+            old = self.encoder
+            self.encoder = Encoder(old.model, old.tokens, old.settings, name=old.name, device=choose_device(device))
         limit = min(max_length, self.encoder.max_tokens or max_length)
-        texts = [sentence] if isinstance(sentence, str) else list(sentence)
-        vectors = self.encoder.encode(texts, normalize=normalize_to_unit, max_tokens=limit)
-        if single and not keepdim:
-            vectors = vectors[0]
+        vectors = self.encoder.encode(sentence, normalize=normalize_to_unit, max_tokens=limit)
+        vectors = np.atleast_2d(vectors) if keepdim else vectors
         return vectors if return_numpy else from_numpy(vectors)
 
     @overload
@@ -133,15 +132,12 @@ class SimCSE:
         self, queries: str | Sequence[str], device: str | None = None, threshold: float = 0.6, top_k: int = 5
     ) -> Found | list[Found]:
         """Return a query's nearest sentences with their cosines, best first; for several queries, a list of such."""
-        index = self._built()
-        vectors = self._vectors(queries, device)
-        if index["cells"] is not None:
-            scores, rows = index["cells"].search(vectors, top_k)
-        else:
-            scores, rows = top(vectors, index["index"], k=top_k)
+        index, vectors = self._built(), self._vectors(queries, device)
+        sentences, cells = index["sentences"], index["cells"]
+        scores, rows = cells.search(vectors, top_k) if cells is not None else top(vectors, index["index"], k=top_k)
         found = [
             [
-                (index["sentences"][row], float(score))
+                (sentences[row], float(score))
                 for score, row in zip(*each, strict=True)
                 if row >= 0 and score >= threshold
             ]
@@ -175,19 +171,13 @@ class SimCSE:
         import faiss
 
         library: Any = faiss
-        cells = library.index_factory(
-            vectors.shape[1], f"IVF{min(self.num_cells, len(vectors))},Flat", library.METRIC_INNER_PRODUCT
-        )
+        kind = f"IVF{min(self.num_cells, len(vectors))},Flat"
+        cells = library.index_factory(vectors.shape[1], kind, library.METRIC_INNER_PRODUCT)
         cells.cp.min_points_per_centroid = 1  # no warning where there are few sentences for many cells
         cells.train(vectors)
         cells.add(vectors)
         cells.nprobe = self.num_cells_in_search
         return cells
-
-    def _move(self, device: str | None) -> None:
-        if device is not None and choose_device(device) != self.encoder.device:
-            old = self.encoder
-            self.encoder = Encoder(old.model, old.tokens, old.settings, name=old.name, device=choose_device(device))
 
 
 def _sentences(given: str | Sequence[str]) -> list[str]:

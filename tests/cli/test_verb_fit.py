@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from tests.tiny import SENTENCES, WORDS
 
-from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.encoder import Encoded, Encoder
 from twinpass.encoder.layers import FITS, with_layer
 from twinpass.errors import OutputError
-from twinpass.workflows import fit as fit_workflow
 
 LINES = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[11:], strict=False)]
 
@@ -117,7 +116,8 @@ def test_too_few_sentences(run, model, lines, tmp_path, monkeypatch):
     ran = run("fit", "whitening", model, lines, "-o", tmp_path / "out")
     assert ran.code == 0 and "only 6 sentences" in ran.err and "320 or more are advised" in ran.err
     assert Encoder.load(tmp_path / "out", device="cpu").dimensions == 5
-    monkeypatch.setattr(fit_workflow, "_encode", lambda *_: (np.full((6, 32), np.nan, dtype=np.float32), 0))
+    nans = np.full((6, 32), np.nan, dtype=np.float32)
+    monkeypatch.setattr(Encoder, "encode_stream", lambda self, texts: [Encoded(texts, nans, [])])
     ran = run("fit", "flow", model, lines, "-o", tmp_path / "nan")
     assert ran.code == 2 and "6 of 6 vectors hold a non-finite value" in ran.err
     assert not (tmp_path / "nan").exists()

@@ -106,7 +106,9 @@ class Handler(BaseHTTPRequestHandler):
         status = self.server.answers.pop(0) if self.server.answers else 200
         data = [{"index": i, "embedding": [len(t), 1.0]} for i, t in enumerate(body["input"])]
         answer = {"data": data[::-1]} if status == 200 else {"error": "busy"}
-        self.send_response(status)
+        self.send_response(200 if status == "cut" else status)
+        if status == "cut":  # the answer ends before its announced length
+            self.send_header("Content-Length", "1000")
         self.end_headers()
         self.wfile.write(json.dumps(answer).encode())
 
@@ -151,6 +153,14 @@ def test_a_busy_service_is_asked_again_and_a_refusal_is_not(server):
     assert EmbeddingsService(url(server), pause=0).encode(["abc"])[0, 0] == 3
     server.answers = [401]
     with pytest.raises(ModelError, match=r"answered 401.*TWINPASS_API_KEY"):
+        EmbeddingsService(url(server), pause=0).encode(["abc"])
+
+
+def test_an_answer_that_breaks_off_is_asked_for_again(server):
+    server.answers = ["cut"]
+    assert EmbeddingsService(url(server), pause=0).encode(["abc"])[0, 0] == 3
+    server.answers = ["cut"] * 4
+    with pytest.raises(ModelError, match="cannot be reached: IncompleteRead"):
         EmbeddingsService(url(server), pause=0).encode(["abc"])
 
 

@@ -94,7 +94,7 @@ def test_how_rows_are_skipped_is_no_part_of_a_key(make_lab, monkeypatch):
     lab = make_lab()
     keys = [model.key(lab, 1) for model in (NEXT, DECLUTR)]
     strict = dataclasses.replace(CORPORA["wiki-documents"], blank_lines=False)
-    monkeypatch.setitem(CORPORA._entries, "wiki-documents", strict)
+    monkeypatch.setitem(CORPORA, "wiki-documents", strict)
     assert [model.key(lab, 1) for model in (NEXT, DECLUTR)] == keys
 
 

@@ -113,7 +113,7 @@ def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(l
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
         return Found({"avg": 1.0})
 
-    monkeypatch.setitem(MEASURES._entries, "sts", measure)
+    monkeypatch.setitem(MEASURES, "sts", measure)
     rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls"))
     outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1])
     assert outcome.rows[0].note == "the memory of the machine ran out. Try another machine."
@@ -121,7 +121,7 @@ def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(l
 
 
 def test_what_is_not_a_number_is_found_again_as_such(lab, monkeypatch):
-    monkeypatch.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": math.nan}))
+    monkeypatch.setitem(MEASURES, "sts", lambda *_: Found({"avg": math.nan}))
     recipe = dataclasses.replace(load_recipes()["table-c1"], rows=(one_model("bert", "BERT", Raw(pooler="avg")),))
     for _ in range(2):
         found = run_recipe(recipe, lab, seeds=[1])
@@ -228,7 +228,7 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
     rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls", "avg_first_last"))
     recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows)
     with monkeypatch.context() as patched:
-        patched.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": 1.0}))
+        patched.setitem(MEASURES, "sts", lambda *_: Found({"avg": 1.0}))
         patched.setattr(lab.store, "locked", lambda key, wait=True: tried.append(key) or nullcontext())
         run_recipe(recipe, lab, seeds=[1])
     first = next(key for key in tried if key != "encoders")
@@ -244,7 +244,7 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
 
     for score in (lab.store.folder / "scores").iterdir():
         score.unlink()
-    monkeypatch.setitem(MEASURES._entries, "sts", measure)
+    monkeypatch.setitem(MEASURES, "sts", measure)
     outcome = run_recipe(recipe, lab, seeds=[1])
     assert measured == ["cls", "avg_first_last", "avg"]
     assert [row.row.key for row in outcome.rows] == ["avg", "cls", "avg_first_last"]
@@ -291,7 +291,7 @@ def test_seeds_are_spent_where_something_is_drawn(lab, monkeypatch):
         "flow": Fitted(of=raw, layer="flow", on="nli"),
         "trained": Fitted(of=unsupervised(), layer="whitening", on="nli"),
     }
-    monkeypatch.setitem(MEASURES._entries, "sts", lambda lab, model, seed: Found({"avg": float(seed)}))
+    monkeypatch.setitem(MEASURES, "sts", lambda lab, model, seed: Found({"avg": float(seed)}))
     rows = tuple(one_model(name, name, model) for name, model in models.items())
     outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1, 2, 3])
     seeds = {row.row.key: row.cells["avg"].ours for row in outcome.rows}
@@ -493,10 +493,10 @@ def test_a_run_that_cannot_go_on_leaves_its_row_out_and_a_full_disk_ends_all(lab
 
         return measure
 
-    monkeypatch.setitem(MEASURES._entries, "stsb-dev", fail(TrainingError("not a number")))
+    monkeypatch.setitem(MEASURES, "stsb-dev", fail(TrainingError("not a number")))
     found = run_recipe(recipe, lab, seeds=[1])
     assert {row.note for row in found.rows} == {"not a number"}
-    monkeypatch.setitem(MEASURES._entries, "stsb-dev", fail(OutputError("disk full")))
+    monkeypatch.setitem(MEASURES, "stsb-dev", fail(OutputError("disk full")))
     with pytest.raises(OutputError, match="disk full"):
         run_recipe(recipe, lab, seeds=[1])
 
@@ -522,7 +522,7 @@ def test_a_store_keeps_scores_under_their_keys(tmp_path):
 
 def test_in_python_it_is_one_call(tmp_path, monkeypatch):
     """As the verb: generated data at smoke, reports on disk, and a result that prints and converts."""
-    monkeypatch.setitem(MEASURES._entries, "retrieval", lambda *_: Found({"shared": 4.0}, {}))
+    monkeypatch.setitem(MEASURES, "retrieval", lambda *_: Found({"shared": 4.0}, {}))
     seen, moved = [], []
 
     @contextmanager

@@ -9,7 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from twinpass.text.batch import cut, padded_tokens
+from twinpass.text.batch import cut
+
+
+def padded_tokens(lengths: np.ndarray, batches: list[np.ndarray]) -> int:
+    return int(sum(len(batch) * lengths[batch].max() for batch in batches))
 
 
 @given(lengths=st.lists(st.integers(1, 300), max_size=200), budget=st.integers(1, 2000), cost=st.floats(0, 500))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
-from twinpass.errors import InputError
+from twinpass.errors import InputError, MissingExtra
 from twinpass.text.corpus import Corpus, open_corpus
 
 
@@ -236,3 +237,37 @@ def test_decimals_of_parquet_are_scores(tmp_path: Path) -> None:
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     assert [row.score for row in open_corpus(tmp_path / "a.parquet")] == [3.5, 1.0]
     assert [row.score for row in open_corpus(tmp_path / "a.parquet", score="score")] == [3.5, 1.0]
+
+
+class _Split(list[dict[str, object]]):
+    @property
+    def column_names(self) -> list[str]:
+        return list(self[0]) if self else []
+
+    def select_columns(self, names: list[str]) -> _Split:
+        return _Split({name: row[name] for name in names} for row in self)
+
+
+def test_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = _Split({"sentence1": "a b", "sentence2": "c d", "score": float(n)} for n in range(3))
+    asked = []
+
+    class Library:
+        @staticmethod
+        def load_dataset(name: str, config: str | None) -> dict[str, _Split]:
+            asked.append((name, config))
+            return {"train": rows, "test": _Split(rows[:1])}
+
+    monkeypatch.setitem(sys.modules, "datasets", Library)  # type: ignore[arg-type]
+    corpus = open_corpus("hf:owner/name")
+    assert corpus.scored and [row.score for row in corpus] == [0.0, 1.0, 2.0]
+    assert next(iter(corpus)).where == "hf:owner/name:1"
+    assert len(read(open_corpus("hf:owner/name/en:test"))) == 1
+    assert asked == [("owner/name", None), ("owner/name", "en")]
+    with pytest.raises(InputError, match=r"no split 'dev'. Known: train, test"):
+        open_corpus("hf:owner/name:dev")
+    with pytest.raises(InputError, match="does not name a data set"):
+        open_corpus("hf:name")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtra, match=r"twinpass\[hub\]"):
+        open_corpus("hf:owner/name")

@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,7 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
     if callable(source):
         return Model(getattr(source, "__name__", type(source).__name__), source)
     if not isinstance(source, (str, Path)):
-        return from_encoder(source)
+        return _from_encoder(source)
     name = str(source)
     if name.startswith(("http://", "https://")):
         return Model(name, EmbeddingsService(name).encode)
@@ -68,13 +69,11 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
         return Model(name, bilstm.encode, bilstm.fingerprint)
     from twinpass.encoder.encoder import Encoder
 
-    return from_encoder(Encoder.load(name, device=device, **loading))
+    return _from_encoder(Encoder.load(name, device=device, **loading))
 
 
-def from_encoder(encoder: Encoder, *, precision: str | None = None, runtime: str | None = None) -> Model:
-    """Take an Encoder; its precision and runtime are part of the fingerprint."""
-    run = f"{precision or encoder.precision}-{runtime or encoder.runtime_name}"
-    return Model(encoder.name, encoder.encode, f"{encoder.fingerprint}-{run}")
+def _from_encoder(encoder: Encoder) -> Model:
+    return Model(encoder.name, encoder.encode, f"{encoder.fingerprint}-{encoder.precision}-{encoder.runtime_name}")
 
 
 def _stored(path: Path) -> Encode:
@@ -144,19 +143,21 @@ class EmbeddingsService:
             return self._vectors(self._post({"model": self.model, "input": texts}), len(texts))
         except urllib.error.HTTPError as error:
             if error.code not in _TEMPORARY or tries == 1:
-                raise ModelError(f"{self.url} answered {error.code}: {_reason(error)}{_hint(error)}") from error
-        except OSError as error:
+                reason = " ".join(error.read(300).decode("utf-8", "replace").split()) or error.reason
+                hint = f" Set {KEY_VARIABLE} to the service's key." if error.code in (401, 403) else ""
+                raise ModelError(f"{self.url} answered {error.code}: {reason}{hint}") from error
+        except (OSError, HTTPException) as error:
             if tries == 1:
                 raise ModelError(f"{self.url} cannot be reached: {error}. Is the service running?") from error
         time.sleep(self.pause * 2 ** (_TRIES - tries))
         return self._ask(texts, tries - 1)
 
     def _post(self, document: dict[str, Any]) -> Any:
-        headers = {"Content-Type": "application/json"}
-        if key := _key(self.url):
-            headers["Authorization"] = f"Bearer {key}"
-        body = json.dumps(document).encode()
-        request = urllib.request.Request(self.url, data=body, headers=headers)
+        key = os.environ.get(KEY_VARIABLE)
+        if urllib.parse.urlsplit(self.url).hostname == "api.openai.com":  # this key is for no other service
+            key = key or os.environ.get("OPENAI_API_KEY")
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        request = urllib.request.Request(self.url, data=json.dumps(document).encode(), headers=headers)
         with urllib.request.urlopen(request, timeout=self.timeout) as answer:
             try:
                 return json.load(answer)
@@ -172,18 +173,3 @@ class EmbeddingsService:
         if vectors.ndim != 2 or len(vectors) != count:
             raise ModelError(f"{self.url} was asked for {count} vectors and returned {vectors.shape}.")
         return vectors
-
-
-def _key(url: str) -> str | None:
-    """Return the key to send: the one in TWINPASS_API_KEY to any service, OpenAI's to OpenAI only."""
-    own = os.environ.get(KEY_VARIABLE)
-    host = urllib.parse.urlsplit(url).hostname or ""
-    return own or (os.environ.get("OPENAI_API_KEY") if host == "api.openai.com" else None)
-
-
-def _reason(error: urllib.error.HTTPError) -> str:
-    return " ".join(error.read(300).decode("utf-8", "replace").split()) or str(error.reason)
-
-
-def _hint(error: urllib.error.HTTPError) -> str:
-    return f" Set {KEY_VARIABLE} to the service's key." if error.code in (401, 403) else ""

@@ -23,6 +23,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from twinpass.encoder.encoder import TOKEN_BUDGET, WINDOW
 from twinpass.encoder.folder import read_json
 from twinpass.encoder.load import explained
 from twinpass.encoder.runtime import choose_device
@@ -36,8 +37,6 @@ from twinpass.vectors import unit
 
 FILE, WORDS, WEIGHTS = "bilstm.json", "words.txt", "model.safetensors"
 FORMAT = 1
-WINDOW = 65_536
-TOKEN_BUDGET = 4_096  # padded words in one forward pass
 
 Vectors = NDArray[np.float32]
 
@@ -79,10 +78,8 @@ class BiLstmEncoder:
         folder = Path(folder)
         facts = read_json(folder / FILE)
         if facts.get("format") != FORMAT:
-            raise ModelError(
-                f"{folder / FILE}: format {facts.get('format')!r} is not {FORMAT}; this needs another version of "
-                "twinpass."
-            )
+            found = f"{folder / FILE}: format {facts.get('format')!r}"
+            raise ModelError(f"{found} is not {FORMAT}; this folder needs another version of twinpass.")
         with explained(folder):
             weights = load_file(folder / WEIGHTS)
             vectors = weights.pop("words").numpy()
@@ -112,7 +109,10 @@ class BiLstmEncoder:
         blocks = [np.empty((0, self.dimensions), dtype=np.float32)]
         with evaluating(self.model), torch.inference_mode():
             for window in windows(texts, WINDOW):
-                blocks.append(self._encode_block(self.word_rows(distinct.add(window))))
+                rows = self.word_rows(distinct.add(window))
+                blocks.append(np.empty((len(rows), self.dimensions), dtype=np.float32))
+                for batch in cut(np.fromiter(map(len, rows), np.int64, len(rows)), token_budget=TOKEN_BUDGET):
+                    blocks[-1][batch] = self.encode_rows([rows[place] for place in batch]).cpu().numpy()
         vectors = np.concatenate(blocks)[np.asarray(distinct.rows, dtype=np.int64)]
         return unit(vectors) if normalize else vectors
 
@@ -143,9 +143,3 @@ class BiLstmEncoder:
             digest.update(f"{name} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().contiguous().numpy().data)
         return digest.hexdigest()
-
-    def _encode_block(self, rows: list[list[int]]) -> Vectors:
-        vectors = np.empty((len(rows), self.dimensions), dtype=np.float32)
-        for batch in cut(np.fromiter(map(len, rows), np.int64, len(rows)), token_budget=TOKEN_BUDGET):
-            vectors[batch] = self.encode_rows([rows[place] for place in batch]).cpu().numpy()
-        return vectors

@@ -36,17 +36,9 @@ WINDOW = 65_536  # texts sorted by length together: few enough to hold in memory
 STREAM_WINDOW = 4_096  # texts of one block of a stream: under 1 % padding, and a bar moves every few seconds
 TOKEN_BUDGET = 4_096  # padded tokens in one forward pass
 
-
 # Fields of a config that do not change vectors: its history, and what only training or the caller uses.
-_NOT_IN_FINGERPRINT = {
-    "_name_or_path",
-    "architectures",
-    "dtype",
-    "torch_dtype",
-    "transformers_version",
-    "output_hidden_states",
-    *DROPOUT_FIELDS,
-}
+_NOT_IN_FINGERPRINT = {"_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype"}
+_NOT_IN_FINGERPRINT |= {"output_hidden_states", *DROPOUT_FIELDS}
 
 
 class Encoded(NamedTuple, Generic[Item]):
@@ -116,17 +108,11 @@ class Encoder:
         """
         place = choose_device(device)
         check_precision(precision, place)
-        folder = find_folder(str(name), trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+        trusted = {"trust_pickle": trust_pickle, "trust_remote_code": trust_remote_code}
+        folder = find_folder(str(name), **trusted)
         with explained(folder):
             settings = settle(folder, name=str(name), pooler=pooler)
-            model, tokens = assemble(
-                folder,
-                settings,
-                dropout=dropout,
-                fresh_head_seed=fresh_head_seed,
-                trust_pickle=trust_pickle,
-                trust_remote_code=trust_remote_code,
-            )
+            model, tokens = assemble(folder, settings, dropout=dropout, fresh_head_seed=fresh_head_seed, **trusted)
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
         return cls(model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime)
 
@@ -164,7 +150,6 @@ class Encoder:
         Each distinct text is encoded once. An iterator is read in windows and never held whole. With
         `return_truncated`, the positions of the texts that were longer than the limit are returned too.
         """
-        single = isinstance(texts, str)
         limit = self._limit(max_tokens)
         distinct, cut_rows = Distinct(), set[int]()
         blocks: list[Vectors] = [np.empty((0, self.dimensions), dtype=np.float32)]
@@ -184,7 +169,7 @@ class Encoder:
         if len(distinct) < len(distinct.rows):
             vectors = vectors[np.asarray(distinct.rows)]
         vectors = unit(vectors) if normalize else vectors
-        vectors = vectors[0] if single else vectors
+        vectors = vectors[0] if isinstance(texts, str) else vectors
         return (vectors, truncated) if return_truncated else vectors
 
     def encode_stream(
@@ -250,7 +235,7 @@ class Encoder:
 
     def pad(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Return the model's inputs for rows of token ids, on the model's device."""
-        return self.tokens.pad(ids, device=self.device)
+        return {name: torch.from_numpy(array).to(self.device) for name, array in self.tokens.arrays(ids).items()}
 
     @property
     def tokenizer(self) -> Any:
@@ -288,11 +273,15 @@ class Encoder:
         described = json.dumps(config, sort_keys=True, default=str)
         marks = (settings, repr(self.model.layers), described, self.tokens.marks())
         kept = self._fingerprint
-        if kept is None or kept[1] != marks or not kept[0].unchanged(self.model):
-            seen = WeightsSeen(self.model)
-            rules = (settings, self.model.layers, described, self.tokens.rules())
-            kept = self._fingerprint = (seen, marks, _digest(self.model, rules))
-        return kept[2]
+        if kept is not None and kept[1] == marks and kept[0].unchanged(self.model):
+            return kept[2]
+        seen = WeightsSeen(self.model)
+        digest = hashlib.sha256(repr((settings, self.model.layers, described, self.tokens.rules())).encode())
+        for name, tensor in sorted(self.model.state_dict().items()):
+            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        self._fingerprint = (seen, marks, digest.hexdigest())
+        return digest.hexdigest()
 
     def _limit(self, max_tokens: int | None) -> int | None:
         return token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
@@ -302,11 +291,3 @@ class Encoder:
             message = f"{truncated:,} of {texts:,} texts are longer than {limit} tokens"
             kept = "end" if self.tokenizer.truncation_side == "left" else "beginning"
             warnings.warn(f"{message}; only their {kept} was encoded.", TruncationWarning, stacklevel=3)
-
-
-def _digest(model: SentenceModel, rules: tuple[object, ...]) -> str:
-    digest = hashlib.sha256(repr(rules).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -42,10 +42,6 @@ class ActNorm(nn.Module):
         """Map (n, channels) to the same shape."""
         return (x + self.bias) * (self.FASTER * self.log_scale).exp()
 
-    def log_determinant(self) -> Tensor:
-        """Return the log-determinant of `forward`, which is the same everywhere."""
-        return self.FASTER * self.log_scale.sum()
-
     @torch.no_grad()
     def start_from(self, x: Tensor) -> None:
         """Give these vectors (n, channels) mean 0 and variance 1; a channel that does not vary keeps its scale."""
@@ -109,8 +105,8 @@ class Flow(nn.Module):
         """Return each vector's log density (n,): that of its code plus the log-determinant."""
         codes = self(vectors)
         normal = -0.5 * (codes.square() + math.log(2 * math.pi)).sum(dim=-1)
-        # A coupling only shifts: only the norms between couplings change the volume.
-        volumes = [step.norm.log_determinant() for step in _parts(self, Step)]
+        # A coupling only shifts: only the norms between couplings change the volume, the same everywhere.
+        volumes = [step.norm.FASTER * step.norm.log_scale.sum() for step in _parts(self, Step)]
         log_prob: Tensor = normal + torch.stack(volumes).sum()
         return log_prob
 
@@ -121,14 +117,11 @@ class Flow(nn.Module):
     @torch.no_grad()
     def start_from(self, sample: Tensor) -> None:
         """Initialise every norm, in order, from the sample as it arrives there."""
-        hooks = [norm.register_forward_pre_hook(_start) for norm in _parts(self, ActNorm)]
+        norms = _parts(self, ActNorm)
+        hooks = [norm.register_forward_pre_hook(lambda norm, inputs: norm.start_from(*inputs)) for norm in norms]
         self(sample)
         for hook in hooks:
             hook.remove()
-
-
-def _start(norm: ActNorm, inputs: tuple[Tensor]) -> None:
-    norm.start_from(*inputs)
 
 
 def _parts(whole: nn.Module, kind: type[Part]) -> list[Part]:

@@ -19,7 +19,7 @@ import json
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -66,10 +66,10 @@ class Settings:
 
 
 def read_settings(folder: Path) -> Settings | None:
-    """Return what twinpass.json says, or None if there is none."""
+    """Return what twinpass.json says, or without one sentence-transformers' modules.json; None if there is neither."""
     path = folder / FILE
     if not path.is_file():
-        return None
+        return read_foreign_settings(folder)
     document = read_json(path)
     if document.get("format") != FORMAT:
         raise ModelError(
@@ -92,8 +92,8 @@ def read_foreign_settings(folder: Path) -> Settings | None:
     path = folder / "modules.json"
     if not path.is_file():
         return None
-    modules = _read_any_json(path)
-    if not isinstance(modules, list) or not all(isinstance(each, dict) and "type" in each for each in modules):
+    modules = read_json(path, list)
+    if not all(isinstance(each, dict) and "type" in each for each in modules):
         raise ModelError(f"{path}: expected a list of modules, each with a type. The file is damaged.")
     transformer, pooler, layers = "", None, []
     for module in modules:
@@ -152,35 +152,28 @@ def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Mod
     if config.get("kind") == FLOW:
         layer = Flow(config["dimensions"], levels=config["levels"], depth=config["depth"], width=config["width"])
     else:
-        layer = _empty_dense(config, place)
-    layer.load_state_dict(_read_weights(place, trust_pickle=trust_pickle))
-    return layer
-
-
-def _empty_dense(config: dict[str, Any], place: Path) -> Dense:
-    activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
-    if activation not in ACTIVATIONS or config.get("use_residual"):
-        raise ModelError(
-            f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
-            f"Known: {', '.join(ACTIVATIONS)}."
-        )
-    return Dense(config["in_features"], config["out_features"], bias=config.get("bias", True), activation=activation)
-
-
-def _read_weights(folder: Path, *, trust_pickle: bool) -> dict[str, torch.Tensor]:
-    safe, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
+        activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
+        if activation not in ACTIVATIONS or config.get("use_residual"):
+            raise ModelError(
+                f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
+                f"Known: {', '.join(ACTIVATIONS)}."
+            )
+        sizes = config["in_features"], config["out_features"]
+        layer = Dense(*sizes, bias=config.get("bias", True), activation=activation)
+    safe, pickled = place / "model.safetensors", place / "pytorch_model.bin"
     if safe.is_file():
         weights = load_file(safe)
-    elif pickled.is_file() and trust_pickle:
-        weights = torch.load(pickled, map_location="cpu", weights_only=True)
-    elif pickled.is_file():
-        raise pickle_refused(str(pickled))
-    else:
+    elif not pickled.is_file():
         raise ModelError(
             f"{safe} is missing: this layer belongs to the model and is never made up. "
             "Save or download the model again."
         )
-    return {name: tensor.float() for name, tensor in weights.items()}
+    elif trust_pickle:
+        weights = torch.load(pickled, map_location="cpu", weights_only=True)
+    else:
+        raise pickle_refused(str(pickled))
+    layer.load_state_dict({key: tensor.float() for key, tensor in weights.items()})
+    return layer
 
 
 def pickle_refused(path: str) -> ModelError:
@@ -191,19 +184,16 @@ def pickle_refused(path: str) -> ModelError:
     )
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read one JSON object of a model folder, or say which file is damaged."""
-    document = _read_any_json(path)
-    if not isinstance(document, dict):
-        raise ModelError(f"{path}: expected a JSON object, got {type(document).__name__}.")
-    return document
-
-
-def _read_any_json(path: Path) -> Any:
+def read_json(path: Path, kind: type = dict) -> Any:
+    """Read a JSON object, or a list, of a model folder, or say which file is damaged."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"cannot read {path}: {error}. The model folder is incomplete or damaged.") from error
+    if not isinstance(document, kind):
+        expected = "a JSON object" if kind is dict else "a list"
+        raise ModelError(f"{path}: expected {expected}, got {type(document).__name__}. The file is damaged.")
+    return document
 
 
 def inside(folder: Path, name: str) -> Path:
@@ -275,39 +265,50 @@ def _write_layers(folder: Path, model: SentenceModel, settings: Settings) -> Set
 
 def write_layer(folder: Path, layer: nn.Module) -> None:
     """Write a layer's folder: a Dense in the layout that both libraries read, a Flow in our own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "config.json", _describe(layer))
-    save_file({name: tensor.contiguous() for name, tensor in layer.state_dict().items()}, folder / "model.safetensors")
-
-
-def _describe(layer: nn.Module) -> dict[str, Any]:
     if isinstance(layer, Flow):
-        return {"kind": FLOW, **layer.settings}
-    if not isinstance(layer, Dense):
+        config: dict[str, Any] = {"kind": FLOW, **layer.settings}
+    elif isinstance(layer, Dense):
+        activation = type(layer.activation)
+        config = {
+            "in_features": layer.linear.in_features,
+            "out_features": layer.linear.out_features,
+            "bias": layer.linear.bias is not None,
+            "activation_function": f"{activation.__module__}.{activation.__name__}",
+        }
+    else:
         raise ModelError(f"a layer of kind {type(layer).__name__} cannot be saved.")
-    module = "torch.nn.modules." + ("linear" if isinstance(layer.activation, nn.Identity) else "activation")
-    return {
-        "in_features": layer.linear.in_features,
-        "out_features": layer.linear.out_features,
-        "bias": layer.linear.bias is not None,
-        "activation_function": f"{module}.{type(layer.activation).__name__}",
-    }
+    _write_part(folder, config, layer.state_dict())
+
+
+def _write_part(folder: Path, config: dict[str, Any], weights: Mapping[str, torch.Tensor] | None = None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "config.json", config)
+    if weights is not None:
+        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
 
 
 def _write_modules(folder: Path, settings: Settings, transformer: Any) -> str | None:
     """Describe the folder to sentence-transformers, or return why that cannot be done."""
     pooler = find_pooler(settings.pooler)
+    modes = _foreign_modes(settings.pooler, pooler)
     if any(name.endswith(Flow.__name__) for name in settings.layers):
         return "it has no layer like a flow"
-    modules = [("Transformer", "")]
-    if pooler.layers is not None:
-        if "+" in settings.pooler:
-            return "it cannot concatenate averages of several layers"
-        modules.append(_write_layer_average(folder, pooler, transformer.config))
-    modes = _foreign_modes(settings.pooler, pooler)
+    if pooler.layers is not None and "+" in settings.pooler:
+        return "it cannot concatenate averages of several layers"
     if modes is None:
         return f"it has no pooling like {settings.pooler!r}"
-    modules.append(_write_pooling(folder, modes, transformer.config.hidden_size))
+    width, modules = transformer.config.hidden_size, [("Transformer", "")]
+    if pooler.layers is not None:  # an average of several layers: weights over all of them
+        depth = transformer.config.num_hidden_layers
+        weights = torch.zeros(depth + 1)
+        for layer in pooler.layers:
+            weights[layer] += 1.0
+        sizes = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": depth}
+        _write_part(folder / "1_WeightedLayerPooling", sizes, {"layer_weights": weights})
+        modules.append(("WeightedLayerPooling", "1_WeightedLayerPooling"))
+    switches = {switch: mode in modes for switch, mode in _SWITCHES.items()}
+    _write_part(folder / "1_Pooling", {"word_embedding_dimension": width, **switches})
+    modules.append(("Pooling", "1_Pooling"))
     if settings.pooler == "cls_pretrained":
         write_layer(folder / "2_Dense", _pretrained_pooler(transformer))
         modules.append(("Dense", "2_Dense"))
@@ -315,7 +316,13 @@ def _write_modules(folder: Path, settings: Settings, transformer: Any) -> str | 
         modules.append(("Dense", settings.head))
     modules += [("Normalize", "9_Normalize") if name == NORMALIZE else ("Dense", name) for name in settings.layers]
     _write_list(folder, modules)
-    _write_text_settings(folder, settings)
+    limits = {"max_seq_length": settings.max_tokens, "do_lower_case": settings.lowercase}
+    write_json(folder / "sentence_bert_config.json", limits)
+    prompts = {"default": settings.prompt} if settings.prompt else {}
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
+    )
     return None
 
 
@@ -334,8 +341,8 @@ def _foreign_modes(name: str, pooler: Pooler) -> list[str] | None:
         return ["cls"]
     modes = [POOLERS[part].mode for part in name.split("+")]
     # sentence-transformers concatenates in a fixed order; another order cannot be written down.
-    known = [mode for mode in modes if mode is not None]
-    return known if len(known) == len(modes) and known == [m for m in _SWITCHES.values() if m in known] else None
+    ordered = [mode for mode in _SWITCHES.values() if mode in modes]
+    return ordered if ordered == modes else None
 
 
 def _pretrained_pooler(transformer: Any) -> Dense:
@@ -344,38 +351,6 @@ def _pretrained_pooler(transformer: Any) -> Dense:
     layer = Dense(linear.in_features, linear.out_features, activation="Tanh")
     layer.linear.load_state_dict(linear.state_dict())
     return layer
-
-
-def _write_layer_average(folder: Path, pooler: Pooler, config: Any) -> tuple[str, str]:
-    """Write an average of several layers as weights over all of them."""
-    depth = config.num_hidden_layers
-    weights = torch.zeros(depth + 1)
-    for layer in pooler.layers or ():
-        weights[layer] += 1.0
-    place = folder / "1_WeightedLayerPooling"
-    place.mkdir()
-    sizes = {"word_embedding_dimension": config.hidden_size, "layer_start": 0, "num_hidden_layers": depth}
-    write_json(place / "config.json", sizes)
-    save_file({"layer_weights": weights}, place / "model.safetensors")
-    return ("WeightedLayerPooling", place.name)
-
-
-def _write_pooling(folder: Path, modes: list[str], width: int) -> tuple[str, str]:
-    place = folder / "1_Pooling"
-    place.mkdir()
-    switches = {switch: mode in modes for switch, mode in _SWITCHES.items()}
-    write_json(place / "config.json", {"word_embedding_dimension": width, **switches})
-    return ("Pooling", place.name)
-
-
-def _write_text_settings(folder: Path, settings: Settings) -> None:
-    limits = {"max_seq_length": settings.max_tokens, "do_lower_case": settings.lowercase}
-    write_json(folder / "sentence_bert_config.json", limits)
-    prompts = {"default": settings.prompt} if settings.prompt else {}
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
-    )
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -37,13 +37,13 @@ ADVISED_PER_DIMENSION = 10  # sentences: with as many as dimensions, a covarianc
 _Make = Callable[[Vectors, int | None, int, Advance], nn.Module]  # vectors, the option's value, seed, advance
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Fit:
     """A kind of layer, and how one is made for vectors."""
 
     name: str
     make: _Make
-    takes: str | None  # the option that this layer alone takes
+    takes: str | None = None  # the option that this layer alone takes
 
     def __call__(
         self,
@@ -56,7 +56,16 @@ class Fit:
     ) -> nn.Module:
         """Return a layer that is fitted to vectors (n, d), n >= 2; `advance` is called with how many were used."""
         self.check(keep=keep, components=components)
-        _check_vectors(vectors, self.name)
+        if len(vectors) < 2:
+            raise InputError(f"{self.name} needs at least two different sentences, got {len(vectors)}.")
+        bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"{len(bad):,} of {len(vectors):,} vectors hold a non-finite value, the first in row {bad[0] + 1}. "
+                "The model is damaged, or computes in too low a precision."
+            )
+        if not np.ptp(vectors, axis=0).any():
+            raise InputError(f"all {len(vectors):,} vectors are the same, so there is nothing to fit {self.name} to.")
         return self.make(vectors, keep if self.takes == "keep" else components, seed, advance)
 
     def check(self, *, keep: int | None = None, components: int | None = None) -> None:
@@ -64,9 +73,6 @@ class Fit:
         for option, value in (("keep", keep), ("components", components)):
             if value is not None and option != self.takes:
                 raise ConfigError(f"{self.name} does not take {option!r}, which is for another layer. Remove it.")
-
-
-FITS: Registry[Fit] = Registry("layer to fit")
 
 
 def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
@@ -78,15 +84,8 @@ def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
     layers = nn.Sequential(*old.layers.children(), layer)
     transformer: nn.Module = old.transformer
     model = SentenceModel(transformer, pooler=encoder.pooler, head=old.head, layers=layers).train(old.training)
-    return Encoder(
-        model,
-        encoder.tokens,
-        encoder.settings,
-        name=encoder.name,
-        device=encoder.device,
-        precision=encoder.precision,
-        runtime=encoder.runtime_name,
-    )
+    kept = {"name": encoder.name, "precision": encoder.precision, "runtime": encoder.runtime_name}
+    return Encoder(model, encoder.tokens, encoder.settings, device=encoder.device, **kept)
 
 
 def apply_layer(layer: nn.Module, vectors: Vectors) -> Vectors:
@@ -107,29 +106,7 @@ def kept_layer(folder: Path, fit: Callable[[], nn.Module]) -> nn.Module:
     return layer
 
 
-def _check_vectors(vectors: Vectors, name: str) -> None:
-    if len(vectors) < 2:
-        raise InputError(f"{name} needs at least two different sentences, got {len(vectors)}.")
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise InputError(
-            f"{len(bad):,} of {len(vectors):,} vectors hold a non-finite value, the first in row {bad[0] + 1}. "
-            "The model is damaged, or computes in too low a precision."
-        )
-    if not np.ptp(vectors, axis=0).any():
-        raise InputError(f"all {len(vectors):,} vectors are the same, so there is nothing to fit {name} to.")
-
-
-def _register(name: str, *, takes: str | None = None) -> Callable[[_Make], _Make]:
-    def register(make: _Make) -> _Make:
-        FITS.add(name, Fit(name=name, make=make, takes=takes))
-        return make
-
-    return register
-
-
-@dataclass(frozen=True)
-class Whitening:
+class Whitening(NamedTuple):
     """Subtract a mean (d,), multiply by a matrix (d, k): the result has the identity as covariance."""
 
     mean: Exact
@@ -177,11 +154,10 @@ def linear_layer(mean: Exact, matrix: Exact) -> Dense:
     return layer.eval()
 
 
-@_register("whitening", takes="keep")
-def _whitening(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
+def _whitening(vectors: Vectors, keep: int | None, seed: int, advance: Advance) -> nn.Module:
     """Whiten to the first `keep` directions, or to all that vary."""
     count, dimensions = vectors.shape
-    found = fit_whitening(vectors, keep=option)
+    found = fit_whitening(vectors, keep=keep)
     if count < dimensions:
         warnings.warn(
             f"whitening {dimensions} dimensions is fitted to only {count:,} sentences, so much of it is chance. "
@@ -189,37 +165,36 @@ def _whitening(vectors: Vectors, option: int | None, seed: int, advance: Advance
             stacklevel=3,
         )
     kept = found.matrix.shape[1]
-    if kept < (option or dimensions):
+    if kept < (keep or dimensions):
         warnings.warn(f"the vectors vary in {kept} directions only, so {kept} dimensions are kept.", stacklevel=3)
     advance(count)
-    return linear_layer(found.mean, found.matrix)
+    return linear_layer(*found)
 
 
-@_register("flow")
-def _flow(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
-    """Fit a Glow of 3 levels, depth 3 and width 32 in one epoch."""
-    return fit_flow(vectors, seed=seed, advance=advance)
-
-
-@_register("centring")
 def _centring(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
     """Subtract the mean."""
     advance(len(vectors))
     return linear_layer(vectors.mean(axis=0, dtype=np.float64), np.eye(vectors.shape[1]))
 
 
-@_register("top-components", takes="components")
-def _top_components(vectors: Vectors, option: int | None, seed: int, advance: Advance) -> nn.Module:
+def _top_components(vectors: Vectors, components: int | None, seed: int, advance: Advance) -> nn.Module:
     """Subtract the mean, then remove the longest directions."""
     dimensions = vectors.shape[1]
     hundredth = max(1, dimensions // 100)  # the authors' rule of thumb
-    removed = hundredth if option is None else option
+    removed = hundredth if components is None else components
     if not 1 <= removed < dimensions:
         raise ConfigError(f"of {dimensions} dimensions 1 to {dimensions - 1} can be removed, not {removed}.")
     mean, directions, _ = principal_directions(vectors)
     top = directions[:, :removed]
     advance(len(vectors))
     return linear_layer(mean, np.eye(dimensions) - top @ top.T)
+
+
+FITS: Registry[Fit] = Registry("layer to fit")
+FITS.add("whitening", Fit("whitening", _whitening, takes="keep"))
+FITS.add("flow", Fit("flow", lambda vectors, option, seed, advance: fit_flow(vectors, seed=seed, advance=advance)))
+FITS.add("centring", Fit("centring", _centring))
+FITS.add("top-components", Fit("top-components", _top_components, takes="components"))
 
 
 def keep_layers(encoder: Encoder, count: int) -> None:

@@ -16,16 +16,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from twinpass.encoder.folder import (
-    Settings,
-    inside,
-    pickle_refused,
-    quiet,
-    read_foreign_settings,
-    read_layer,
-    read_settings,
-)
-from twinpass.encoder.model import Dense, SentenceModel, fresh_head
+from twinpass.encoder.folder import Settings, inside, pickle_refused, quiet, read_layer, read_settings
+from twinpass.encoder.model import SentenceModel, fresh_head
 from twinpass.encoder.pooling import describe_poolers, find_pooler
 from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ConfigError, ModelError, UserError
@@ -46,17 +38,8 @@ RELEASED = {f"princeton-nlp/unsup-simcse-{size}": "cls" for size in _SIZES} | {
 }
 
 # Names under which model families keep their dropout rates; a rate is set under each that a config has.
-DROPOUT_FIELDS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "dropout",
-    "attention_dropout",
-    "hidden_dropout",
-    "activation_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-)
-_SAFE_FILES = ["*.json", "*.safetensors", "*.txt", "*.model"]
+_DROPOUTS = ("attention_dropout", "hidden_dropout", "activation_dropout", "embedding_dropout", "mlp_dropout")
+DROPOUT_FIELDS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", *_DROPOUTS)
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model", "*vocab*.txt", "*.bpe")
 
 
@@ -73,8 +56,7 @@ def find_folder(name: str, *, trust_pickle: bool = False, trust_remote_code: boo
         )
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ModelError(f"there is no model folder {name!r}. Check the path, or use the built-in model 'minilm'.")
-    patterns = [*_SAFE_FILES, *(["*.bin"] if trust_pickle else []), *(["*.py"] if trust_remote_code else [])]
-    return _from_hub(name, patterns, trust_pickle=trust_pickle)
+    return _from_hub(name, ["*.bin"] * trust_pickle, ["*.py"] * trust_remote_code)
 
 
 def find_minilm() -> Path:
@@ -101,15 +83,19 @@ def find_minilm() -> Path:
     )
 
 
-def _from_hub(name: str, patterns: list[str], *, trust_pickle: bool) -> Path:
+def _from_hub(name: str, pickles: list[str], code: list[str]) -> Path:
     """Take a hub model from the local cache if it is complete there, or download it because the user named it."""
     from huggingface_hub import list_repo_files, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
+    def has_weights(folder: Path) -> bool:
+        return any(True for pattern in ["*.safetensors", *pickles] for _ in folder.rglob(pattern))
+
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", *pickles, *code]
     try:
         with contextlib.suppress(LocalEntryNotFoundError):
             cached = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
-            if _has_weights(cached, trust_pickle=trust_pickle):
+            if has_weights(cached):
                 return cached
         folder = Path(snapshot_download(name, allow_patterns=patterns))
         pickled = [file for file in list_repo_files(name) if file.endswith(".bin")]
@@ -119,27 +105,27 @@ def _from_hub(name: str, patterns: list[str], *, trust_pickle: bool) -> Path:
             f"no model named {name!r}: it is neither a folder here nor complete in the local hub cache, and it could "
             f"not be downloaded ({reason}). Check the name, or use the built-in model 'minilm'."
         ) from error
-    if pickled and not _has_weights(folder, trust_pickle=trust_pickle):
+    if pickled and not has_weights(folder):
         raise pickle_refused(f"{name}/{pickled[0]}")
     return folder
 
 
-def _has_weights(folder: Path, *, trust_pickle: bool) -> bool:
-    patterns = ["*.safetensors", *(["*.bin"] if trust_pickle else [])]
-    return any(True for pattern in patterns for _ in folder.rglob(pattern))
-
-
 def settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
     """Return how vectors are made: as the folder says, except that the user's pooler goes first."""
-    settings = read_settings(folder) or read_foreign_settings(folder) or released_settings(name)
-    if pooler is not None:
-        return _with_pooler(settings, pooler)
-    if settings is None:
-        raise ModelError(
-            f"{name} is a bare transformer: it does not say how token states become one vector. "
-            f"Choose with --pooler (in Python: pooler=...):\n{describe_poolers()}"
-        )
-    return settings
+    settings = read_settings(folder) or released_settings(name)
+    if pooler is None:
+        if settings is None:
+            raise ModelError(
+                f"{name} is a bare transformer: it does not say how token states become one vector. "
+                f"Choose with --pooler (in Python: pooler=...):\n{describe_poolers()}"
+            )
+        return settings
+    settings = settings or Settings(pooler=pooler)
+    heads = {find_pooler(settings.pooler).head, find_pooler(pooler).head}
+    if settings.pooler == pooler:
+        return settings
+    # What was learned for another pooler does not carry over, except the MLP if both have one.
+    return replace(settings, pooler=pooler, head=None if "none" in heads else settings.head, layers=())
 
 
 def released_settings(name: str) -> Settings | None:
@@ -147,57 +133,42 @@ def released_settings(name: str) -> Settings | None:
     return Settings(pooler=RELEASED[name]) if name in RELEASED else None
 
 
-def _with_pooler(settings: Settings | None, pooler: str) -> Settings:
-    """Let the user's pooler replace the folder's; what was learned for another pooler does not carry over."""
-    chosen = find_pooler(pooler)
-    if settings is None:
-        return Settings(pooler=pooler)
-    if settings.pooler == pooler:
-        return settings
-    shares_head = find_pooler(settings.pooler).head != "none" and chosen.head != "none"
-    return replace(settings, pooler=pooler, head=settings.head if shares_head else None, layers=())
-
-
 def assemble(
     folder: Path,
     settings: Settings,
     *,
-    dropout: float | None = None,
-    fresh_head_seed: int | None = None,
-    trust_pickle: bool = False,
-    trust_remote_code: bool = False,
+    dropout: float | None,
+    fresh_head_seed: int | None,
+    trust_pickle: bool,
+    trust_remote_code: bool,
 ) -> tuple[SentenceModel, Tokens]:
     """Load every part that the settings name; a missing part is an error."""
     home = inside(folder, settings.transformer)
-    transformer = load_transformer(
-        home, dropout=dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code
-    )
+    transformer = _load_transformer(home, dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
         raise ModelError(
             f"{folder} has no pretrained pooler, so 'cls_pretrained' has nothing to use. "
             "Choose another, for example 'cls'."
         )
-    head = _load_head(folder, settings, transformer.config, fresh_head_seed, trust_pickle=trust_pickle)
+    head = _load_head(folder, settings, transformer.config, fresh_seed=fresh_head_seed, trust_pickle=trust_pickle)
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
-    tokenizer = load_tokenizer(home, trust_remote_code=trust_remote_code)
+    tokenizer = _load_tokenizer(home, trust_remote_code=trust_remote_code)
     tokens = Tokens(tokenizer, transformer, lowercase=settings.lowercase, prompt=settings.prompt)
     model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
     return model.eval(), tokens
 
 
 def _load_head(
-    folder: Path, settings: Settings, config: Any, fresh_seed: int | None, *, trust_pickle: bool
-) -> Dense | None:
+    folder: Path, settings: Settings, config: Any, *, fresh_seed: int | None, trust_pickle: bool
+) -> nn.Module | None:
     """Load the MLP over the pooled vector, start a fresh one if asked, or say that it is missing."""
     when = find_pooler(settings.pooler).head
     if when == "none":
         return None
     if settings.head is not None:
-        head = read_layer(folder, settings.head, trust_pickle=trust_pickle)
-        return head if isinstance(head, Dense) else None
+        return read_layer(folder, settings.head, trust_pickle=trust_pickle)
     if fresh_seed is not None:
-        deviation = getattr(config, "initializer_range", 0.02)
-        return fresh_head(config.hidden_size, seed=fresh_seed, deviation=deviation)
+        return fresh_head(config.hidden_size, seed=fresh_seed, deviation=getattr(config, "initializer_range", 0.02))
     if when == "kept":
         raise ModelError(
             f"pooler {settings.pooler!r} needs the MLP learned in training, and {folder} has none; a random one "
@@ -206,9 +177,7 @@ def _load_head(
     return None
 
 
-def load_transformer(
-    folder: Path, *, dropout: float | None = None, trust_pickle: bool = False, trust_remote_code: bool = False
-) -> Any:
+def _load_transformer(folder: Path, dropout: float | None, *, trust_pickle: bool, trust_remote_code: bool) -> Any:
     """Load a checkpoint's transformer as float32; missing weights are an error."""
     from transformers import AutoConfig, AutoModel
 
@@ -226,7 +195,14 @@ def load_transformer(
             trust_remote_code=trust_remote_code,
             output_loading_info=True,
         )
-    _check_complete(folder, model, set(report["missing_keys"]))
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} weights of its own architecture ({', '.join(missing[:3])} ...). "
+            "It is damaged, or not an encoder."
+        )
+    if report["missing_keys"]:  # a pretrained pooler that the checkpoint lacks: transformers made up a random one
+        model.pooler = None
     return model
 
 
@@ -243,19 +219,6 @@ def _check_weights(folder: Path, *, trust_pickle: bool) -> None:
         raise ModelError(f"{folder} has no weights: expected model.safetensors.")
 
 
-def _check_complete(folder: Path, model: Any, missing: set[str]) -> None:
-    """Drop a pretrained pooler that the checkpoint lacks; refuse a checkpoint that lacks anything else."""
-    pooler = {key for key in missing if key.startswith("pooler.")}
-    if missing - pooler:
-        some = ", ".join(sorted(missing - pooler)[:3])
-        raise ModelError(
-            f"{folder} lacks {len(missing - pooler)} weights of its own architecture ({some} ...). "
-            "It is damaged, or not an encoder."
-        )
-    if pooler:
-        model.pooler = None
-
-
 def set_dropout(config: Any, rate: float) -> None:
     """Set every dropout rate that a model's config has."""
     if not 0.0 <= rate < 1.0:
@@ -267,7 +230,7 @@ def set_dropout(config: Any, rate: float) -> None:
         setattr(config, field, rate)
 
 
-def load_tokenizer(folder: Path, *, trust_remote_code: bool = False) -> Any:
+def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
     """Load a checkpoint's fast tokenizer."""
     from transformers import AutoTokenizer
 

@@ -46,26 +46,20 @@ class SentenceModel(nn.Module):
     In training mode the head always applies; in evaluation mode only if the pooler keeps it.
     """
 
-    def __init__(
-        self, transformer: nn.Module, *, pooler: str, head: nn.Module | None = None, layers: nn.Sequential | None = None
-    ) -> None:
+    def __init__(self, transformer: nn.Module, *, pooler: str, head: nn.Module | None, layers: nn.Sequential) -> None:
         super().__init__()
         self.transformer = transformer
         self.pooler = find_pooler(pooler)
         self.head = head
-        self.layers = layers if layers is not None else nn.Sequential()
+        self.layers = layers
 
     def forward(self, features: Mapping[str, Tensor]) -> Tensor:
         """Map padded token ids (n, tokens) to vectors (n, dimensions)."""
-        vectors = self.pooler.pool(self.hidden(features), features["attention_mask"])
+        vectors: Tensor = self.pooler.pool(self.hidden(features), features["attention_mask"])
         if self.head is not None and (self.training or self.pooler.head == "kept"):
             vectors = self.head(vectors)
-        return self._finish(vectors)
-
-    def _finish(self, vectors: Tensor) -> Tensor:
-        """Apply the layers, in full precision: fitted ones subtract numbers that are nearly equal."""
         kind = vectors.device.type
-        if torch.is_autocast_enabled(kind):
+        if torch.is_autocast_enabled(kind):  # full precision: fitted layers subtract numbers that are nearly equal
             with torch.autocast(kind, enabled=False):
                 vectors = self.layers(vectors.float())
         else:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from twinpass.errors import ConfigError, InputError
 
@@ -54,7 +52,13 @@ class Distinct:
         fresh = []
         for text in window:
             # A digest, so that an iterator's texts need not be kept to recognise them.
-            key = hashlib.blake2b(self._bytes(text), digest_size=16).digest()
+            try:
+                key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"text {len(self.rows)} holds half a character ({text[error.start]!r} at position {error.start}), "
+                    "which no encoding can write. It was decoded wrongly; read it again as UTF-8."
+                ) from error
             if key not in self._row_of:
                 self._row_of[key] = len(self._row_of)
                 fresh.append(text)
@@ -64,15 +68,6 @@ class Distinct:
     def places(self, rows: set[int]) -> list[int]:
         """Return the positions, among all texts added, of those with one of these numbers."""
         return [place for place, row in enumerate(self.rows) if row in rows] if rows else []
-
-    def _bytes(self, text: str) -> bytes:
-        try:
-            return text.encode()
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"text {len(self.rows)} holds half a character ({text[error.start]!r} at position {error.start}), "
-                "which no encoding can write. It was decoded wrongly; read it again as UTF-8."
-            ) from error
 
 
 class Tokens:
@@ -89,7 +84,9 @@ class Tokens:
 
     def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], list[int]]:
         """Return each text's ids, special tokens included, and the positions of the texts that were truncated."""
-        prepared = [self._prepare(text) for text in texts]
+        prepared = [self.prompt + text for text in texts]
+        if self.lowercase:
+            prepared = [text.lower() for text in prepared]
         backend = self.tokenizer.backend_tokenizer
         with _truncation_lock:
             backend.no_padding()
@@ -129,14 +126,6 @@ class Tokens:
             mask[place, : len(row)] = 1
         types = {"token_type_ids": np.zeros_like(table)} if self.takes_types else {}
         return {"input_ids": table, "attention_mask": mask, **types}
-
-    def pad(self, ids: Sequence[Sequence[int]], *, device: torch.device) -> dict[str, Tensor]:
-        """Return the model's inputs as tensors on a device."""
-        return {name: torch.from_numpy(array).to(device) for name, array in self.arrays(ids).items()}
-
-    def _prepare(self, text: str) -> str:
-        text = self.prompt + text
-        return text.lower() if self.lowercase else text
 
 
 def _hard_limit(tokenizer: Any, transformer: Any) -> int | None:

@@ -141,13 +141,12 @@ def _key(text: str) -> bytes:
 
 
 def encode_once(
-    model: Model, texts: Iterable[str], *, cache: Cache | None = None, advance: Advance | None = None
+    model: Model, texts: Iterable[str], *, cache: Cache | None = None, advance: Advance = lambda count: None
 ) -> Encode:
     """Encode distinct texts that are not in the cache; return a function that looks their vectors up."""
     distinct = list(dict.fromkeys(texts))
     known = cache.load(model.fingerprint, distinct) if cache and model.fingerprint else {}
-    if advance:
-        advance(len(known))
+    advance(len(known))
     missing = [place for place in range(len(distinct)) if place not in known]
     for start in range(0, len(missing), _BLOCK):
         places = missing[start : start + _BLOCK]
@@ -156,8 +155,7 @@ def encode_once(
         if cache and model.fingerprint:
             cache.save(model.fingerprint, block, vectors)
         known.update(zip(places, vectors, strict=True))
-        if advance:
-            advance(len(block))
+        advance(len(block))
     # A task may bring no texts to encode; then nothing is looked up.
     matrix: Vectors = np.stack([known.pop(i) for i in range(len(distinct))]) if distinct else np.zeros((0, 1), "f4")
     row = {text: place for place, text in enumerate(distinct)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import re
 from collections.abc import Iterable
-from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +31,7 @@ class WordVectors:
         """Read lines of a word and its numbers, plain or gzipped; a first line of two counts is skipped."""
         path = Path(path)
         try:
-            with _opened(path) as stream:
+            with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
                 words, rows = _parse(stream, path)
             return cls(words, np.stack(rows), name=str(path), fingerprint=sha256(path))
         except (OSError, EOFError, UnicodeDecodeError) as error:
@@ -63,12 +62,7 @@ class WordVectors:
         return found
 
     def _find(self, word: str) -> int | None:
-        row = self.words.get(word)
-        return row if row is not None else self.words.get(word.lower())
-
-
-def _opened(path: Path) -> gzip.GzipFile | BufferedReader:
-    return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        return self.words.get(word, self.words.get(word.lower()))
 
 
 def _parse(stream: Iterable[bytes], path: Path) -> tuple[dict[str, int], list[Vectors]]:

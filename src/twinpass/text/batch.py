@@ -22,40 +22,28 @@ def cut(lengths: NDArray[np.int64], *, token_budget: int, batch_cost: float = BA
     bands = _cheapest_bands(-sizes, counts, token_budget, batch_cost)
     batches: list[NDArray[np.int64]] = []
     start = 0
-    for longest, rows in bands:
-        band = order[start : start + rows]
-        batches += np.array_split(band, _batches_needed(longest, rows, token_budget))
+    for rows, count in bands:
+        batches += np.array_split(order[start : start + rows], count)
         start += rows
     return batches
-
-
-def padded_tokens(lengths: NDArray[np.int64], batches: list[NDArray[np.int64]]) -> int:
-    """Return how many tokens the batches hold, padding included."""
-    return int(sum(len(batch) * lengths[batch].max() for batch in batches))
 
 
 def _cheapest_bands(
     sizes: NDArray[np.int64], counts: NDArray[np.int64], token_budget: int, batch_cost: float
 ) -> list[tuple[int, int]]:
-    """Group neighbouring lengths (descending) into bands of (longest, rows) by dynamic programming."""
+    """Group neighbouring lengths (descending) into bands of (rows, batches) by dynamic programming."""
     n = len(sizes)
     rows_from = np.concatenate([[0], np.cumsum(counts)])
     best = np.zeros(n + 1)  # best[i]: least cost of all lengths from i on
-    end = np.zeros(n, dtype=np.int64)
+    bands: list[tuple[int, int, int]] = [(0, 0, 0)] * n  # the band from i on: rows, batches, where the next one starts
     for i in range(n - 1, -1, -1):
         rows = rows_from[i + 1 :] - rows_from[i]
-        fit = max(1, token_budget // max(int(sizes[i]), 1))
-        cost = rows * sizes[i] + batch_cost * -(-rows // fit) + best[i + 1 :]
+        batches = -(-rows // max(1, token_budget // max(int(sizes[i]), 1)))
+        cost = rows * sizes[i] + batch_cost * batches + best[i + 1 :]
         choice = int(np.argmin(cost))
-        best[i], end[i] = cost[choice], i + 1 + choice
-    bands = []
-    i = 0
+        best[i], bands[i] = cost[choice], (int(rows[choice]), int(batches[choice]), i + 1 + choice)
+    chosen, i = [], 0
     while i < n:
-        bands.append((int(sizes[i]), int(rows_from[end[i]] - rows_from[i])))
-        i = int(end[i])
-    return bands
-
-
-def _batches_needed(longest: int, rows: int, token_budget: int) -> int:
-    fit = max(1, token_budget // max(longest, 1))
-    return -(-rows // fit)
+        chosen.append(bands[i][:2])
+        i = bands[i][2]
+    return chosen

@@ -94,11 +94,7 @@ def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int |
             return names.index(name)  # a value in it that is not a number makes a bad row
     nameless = table.names == tuple(str(at) for at in range(len(names)))
     last = len(names) - 1
-    return last if nameless and last not in texts and _holds_numbers(table, last) else None
-
-
-def _holds_numbers(table: Table, at: int) -> bool:
-    return _share_of_numbers(table, at) == 1
+    return last if nameless and last not in texts and _share_of_numbers(table, last) == 1 else None
 
 
 def _share_of_numbers(table: Table, at: int) -> float:
@@ -111,7 +107,7 @@ def _share_of_numbers(table: Table, at: int) -> float:
 def _holds_text(table: Table, at: int) -> bool:
     if not table.sample:
         return True  # no good row so far: reading the rows reports what is wrong with them
-    return not _holds_numbers(table, at) and any(isinstance(row[at], str) for row in table.sample)
+    return _share_of_numbers(table, at) < 1 and any(isinstance(row[at], str) for row in table.sample)
 
 
 def _refuse_to_guess(table: Table, names: Sequence[str], by_name: Sequence[int]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
 from twinpass.errors import InputError
 from twinpass.text.columns import Choice, choose, to_number
-from twinpass.text.formats import READERS, JsonTable
-from twinpass.text.rows import BadRows, Record, Row, Table
+from twinpass.text.formats import READERS, HubTable, JsonTable
+from twinpass.text.rows import BadRows, Row, Table
 from twinpass.text.sources import find_sources
 
 __all__ = ["Corpus", "Row", "Survey", "open_corpus"]
@@ -126,8 +126,8 @@ class Corpus:
         bad = BadRows(skip=self._skip_bad_rows)
         for table, choice in self._parts:
             name, count, scored = table.name, len(choice.texts), choice.score is not None
-            records, named = _read_all(table, choice, bad) if others else (table.rows(choice.wanted, bad), None)
-            for line, values in records:
+            rest = _other_columns(table, choice) if others else []
+            for line, values in table.rows((*choice.wanted, *rest), bad):
                 texts = tuple(values[:count])
                 score = to_number(values[count]) if scored else None
                 fault = _fault(texts, table, choice)
@@ -138,26 +138,24 @@ class Corpus:
                 if fault:
                     bad.report(f"{name}:{line}", *fault)
                     continue
-                yield name, line, texts, score, named(values) if named else {}  # type: ignore[misc]
+                named = _by_name(table, choice, rest, values[count + scored :]) if others else {}
+                yield name, line, texts, score, named  # type: ignore[misc]
         self.bad_reasons = dict(bad.reasons)
 
 
-def _read_all(
-    table: Table, choice: Choice, bad: BadRows
-) -> tuple[Iterator[Record], Callable[[Sequence[object]], dict[str, object]]]:
-    """Return the rows with all their columns, and a function from a row to its values other than texts, by name."""
-    count, texts = len(choice.wanted), {table.names[at] for at in choice.texts}
-    if isinstance(table, JsonTable):  # a late row may have keys that the first rows lack
-        records = table.rows(choice.wanted, bad, whole=True)
-        return records, lambda values: _others(cast("dict[str, object]", values[count]).items(), texts)
-    rest = [at for at in range(len(table.names)) if at not in choice.texts]
-    names = [table.names[at] for at in rest]
-    records = table.rows((*choice.wanted, *rest), bad)
-    return records, lambda values: _others(zip(names, values[count:], strict=True), set())
+def _other_columns(table: Table, choice: Choice) -> list[int]:
+    if isinstance(table, JsonTable):
+        return [len(table.names)]  # the whole object: a late row may have keys that the first rows lack
+    return [at for at in range(len(table.names)) if at not in choice.texts]
 
 
-def _others(named: Iterable[tuple[str, object]], texts: set[str]) -> dict[str, object]:
-    return {name: value for name, value in named if value is not None and name not in texts}
+def _by_name(table: Table, choice: Choice, columns: list[int], values: Sequence[object]) -> dict[str, object]:
+    """Return a row's values in columns other than the texts, without missing ones."""
+    if isinstance(table, JsonTable):
+        texts = {table.names[at] for at in choice.texts}
+        document = cast("dict[str, object]", values[0])
+        return {name: value for name, value in document.items() if value is not None and name not in texts}
+    return {table.names[at]: value for at, value in zip(columns, values, strict=True) if value is not None}
 
 
 def _fault(texts: tuple[object, ...], table: Table, choice: Choice) -> tuple[str, str] | None:
@@ -178,8 +176,6 @@ def _open_tables(source: str, bad: BadRows, header: bool | None) -> list[Table]:
 
         return [DocsTable(source)]
     if source.startswith("hf:"):
-        from twinpass.text.hub import HubTable
-
         return [HubTable(source.removeprefix("hf:"))]
     return [READERS[found.format](found, bad, header) for found in find_sources(source)]
 

@@ -1,4 +1,4 @@
-"""One reader per file format: sentences by line, comma- and tab-separated values, JSON lines and parquet."""
+"""One reader per format: sentences by line, comma- and tab-separated values, JSON lines, parquet; and the hub."""
 
 from __future__ import annotations
 
@@ -12,19 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from twinpass.errors import InputError
-from twinpass.registry import Registry
+from twinpass.errors import InputError, MissingExtra
 from twinpass.text.columns import KNOWN, known_texts, plain, to_number
 from twinpass.text.rows import SAMPLE, BadRows, Record, Table, without_blanks
-from twinpass.text.sources import Line, Source, read_lines, reading, unpack_to_disk
-
-Reader = Callable[[Source, BadRows, "bool | None"], Table]
-READERS: Registry[Reader] = Registry("file format")
-READERS.add("txt", lambda source, bad, header: TextTable(source))
-READERS.add("csv", lambda source, bad, header: SeparatedTable(source, bad, header))
-READERS.add("tsv", lambda source, bad, header: SeparatedTable(source, bad, header))
-READERS.add("jsonl", lambda source, bad, header: JsonTable(source, bad))
-READERS.add("parquet", lambda source, bad, header: ParquetTable(source))
+from twinpass.text.sources import Line, Source, copy_to_disk, read_lines, reading
 
 # The columns of the STS benchmark's own files, which have no header; some rows have further columns.
 STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
@@ -32,6 +23,7 @@ STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2
 _NAME = re.compile(r"([^\W\d][\w.-]{0,39}|Unnamed: \d+)?")
 LONGEST_FIELD = 1 << 20  # characters; an unclosed quote takes in no more than this
 DAMAGED = object()  # stands for a parquet string that is not UTF-8
+HOW = "Expected hf:owner/name, hf:owner/name:split or hf:owner/name/config:split"
 
 
 class TextTable:
@@ -46,14 +38,9 @@ class TextTable:
 
     def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
         """Yield every line without its line end; `wanted` can only be the one column there is."""
-        return without_blanks(self.name, self._records(bad), bad)
-
-    def _records(self, bad: BadRows) -> Iterator[Record]:
-        for number, text, fault, message in read_lines(self.source):
-            if fault:
-                bad.report(f"{self.name}:{number}", fault, message)
-            else:
-                yield number, (text.rstrip("\r\n"),) if text and not text.isspace() else ()
+        lines = good_lines(self.source, bad)
+        records = ((number, (text.rstrip("\r\n"),) if text.strip() else ()) for number, text in lines)
+        return without_blanks(self.name, records, bad)
 
 
 class JsonTable:
@@ -66,23 +53,20 @@ class JsonTable:
         self.names = tuple(dict.fromkeys(key for document in first for key in document))
         self.sample = [[document.get(name) for name in self.names] for document in first]
 
-    def rows(self, wanted: Sequence[int], bad: BadRows, *, whole: bool = False) -> Iterator[Record]:
-        """Yield the values of the wanted keys, None for a missing one; `whole` adds the object as the last value."""
-        keys = [self.names[at] for at in wanted]
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the values of the wanted keys, None for a missing one; beyond the last key is the whole object."""
+        keys = [self.names[at] if at < len(self.names) else None for at in wanted]
         records: Iterator[Record] = (
-            (number, [*(document.get(key) for key in keys), *([document] if whole else ())] if document else ())
+            (number, [document if key is None else document.get(key) for key in keys] if document else ())
             for number, document in self._objects(bad)
         )
         return without_blanks(self.name, records, bad)
 
     def _objects(self, bad: BadRows) -> Iterator[tuple[int, dict[str, Any]]]:
-        for number, text, fault, message in read_lines(self.source):
-            if not fault and not text.strip():
-                yield number, {}
-                continue
-            document, fault, message = (None, fault, message) if fault else _parse_object(text)
+        for number, text in good_lines(self.source, bad):
+            document, reason, message = _parse_object(text) if text.strip() else ({}, "", "")
             if document is None:
-                bad.report(f"{self.name}:{number}", fault, message)
+                bad.report(f"{self.name}:{number}", reason, message)
             else:
                 yield number, document
 
@@ -115,8 +99,7 @@ class SeparatedTable:
                 report_width(bad, f"{self.name}:{number}", width, len(values), tabs=self.tabs)
 
     def _records(self, bad: BadRows) -> Iterator[Record]:
-        lines = read_lines(self.source)
-        return split_at_tabs(self.name, lines, bad) if self.tabs else _parse_csv(self.name, lines, bad)
+        return split_at_tabs(self.source, bad) if self.tabs else _parse_csv(self.source, bad)
 
 
 class ParquetTable:
@@ -124,7 +107,7 @@ class ParquetTable:
 
     def __init__(self, source: Source) -> None:
         self.name = source.label
-        self.source = unpack_to_disk(source) if source.packing else source  # parquet is read from its end
+        self.source = copy_to_disk(source) if source.packing else source  # parquet is read from its end
         self._fields = self._find_fields()
         self.names = tuple(name for name, _ in self._fields)
         everything = range(len(self.names))
@@ -171,6 +154,22 @@ class ParquetTable:
                 yield file
         except pa.ArrowException as error:
             raise InputError(f"{self.name} is not a parquet file that can be read: {error}") from error
+
+
+class HubTable:
+    """One split of a data set on the hub, downloaded once and then memory-mapped from the local cache."""
+
+    def __init__(self, address: str) -> None:
+        self.name = f"hf:{address}"
+        self._data = _load_from_hub(address)
+        self.names: tuple[str, ...] = tuple(self._data.column_names) if len(self._data) else ()
+        self.sample = [[row[name] for name in self.names] for row in islice(self._data, SAMPLE)]
+
+    def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
+        """Yield the wanted columns of every row, decoding no other column."""
+        names = [self.names[at] for at in wanted]
+        chosen = self._data.select_columns(names)
+        return ((number, [row[name] for name in names]) for number, row in enumerate(chosen, 1))
 
 
 def _parse_object(text: str) -> tuple[dict[str, Any] | None, str, str]:
@@ -220,13 +219,19 @@ def _warn_of_names(file: str, row: Sequence[object]) -> None:
         )
 
 
-def split_at_tabs(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
-    """Yield the tab-separated values of each line, none for a blank line."""
-    for number, text, fault, message in lines:
+def good_lines(source: Source, bad: BadRows) -> Iterator[tuple[int, str]]:
+    """Yield number and text of every line that can be read; report the others."""
+    for number, text, fault, message in read_lines(source):
         if fault:
-            bad.report(f"{name}:{number}", fault, message)
+            bad.report(f"{source.label}:{number}", fault, message)
         else:
-            yield number, text.rstrip("\r\n").split("\t") if text.strip(" \r\n") else ()
+            yield number, text
+
+
+def split_at_tabs(source: Source, bad: BadRows) -> Iterator[Record]:
+    """Yield the tab-separated values of each line, none for a blank line."""
+    for number, text in good_lines(source, bad):
+        yield number, text.rstrip("\r\n").split("\t") if text.strip(" \r\n") else ()
 
 
 def report_width(bad: BadRows, where: str, expected: int, got: int, *, tabs: bool) -> None:
@@ -235,8 +240,8 @@ def report_width(bad: BadRows, where: str, expected: int, got: int, *, tabs: boo
     bad.report(where, "wrong number of columns", message)
 
 
-def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Record]:
-    feed = _Feed(lines)
+def _parse_csv(source: Source, bad: BadRows) -> Iterator[Record]:
+    feed = _Feed(read_lines(source))
     csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # the module's default is 131,072
     reader = csv.reader(feed, strict=True)
     while True:
@@ -250,7 +255,7 @@ def _parse_csv(name: str, lines: Iterator[Line], bad: BadRows) -> Iterator[Recor
             problem = _explain(error)
         number, _, fault, message = next((line for line in feed.taken if line[2]), feed.taken[0])
         if fault or values is None:
-            bad.report(f"{name}:{number}", *((fault, message) if fault else problem))
+            bad.report(f"{source.label}:{number}", *((fault, message) if fault else problem))
         else:
             yield number, values if len(values) > 1 or "".join(values).strip() else ()
         if values is None:
@@ -311,3 +316,33 @@ def _value(item: Any) -> Any:
         return item.as_py()
     except UnicodeDecodeError:
         return DAMAGED
+
+
+def _load_from_hub(address: str) -> Any:
+    try:
+        import datasets
+    except ImportError as error:
+        raise MissingExtra(f"reading hf:{address}", "hub") from error
+    path, _, named = address.partition(":")
+    owner, _, rest = path.partition("/")
+    name, _, config = rest.partition("/")
+    if not owner or not name:
+        raise InputError(f"hf:{address} does not name a data set. {HOW}.")
+    try:
+        splits = datasets.load_dataset(f"{owner}/{name}", config or None)
+    except Exception as error:  # the library raises dozens of kinds, also those of its transports
+        raise InputError(f"cannot get hf:{address}: {error}. {HOW}. Check the network connection.") from error
+    split = named or ("train" if "train" in splits or len(splits) != 1 else next(iter(splits)))
+    if split not in splits:
+        found = f"no split {split!r}" if named else "several splits and none called 'train'"
+        raise InputError(f"hf:{address} has {found}. Known: {', '.join(splits)}. Name one after a colon.")
+    return splits[split]
+
+
+READERS: dict[str, Callable[[Source, BadRows, bool | None], Table]] = {
+    "txt": lambda source, bad, header: TextTable(source),
+    "csv": SeparatedTable,
+    "tsv": SeparatedTable,
+    "jsonl": lambda source, bad, header: JsonTable(source, bad),
+    "parquet": lambda source, bad, header: ParquetTable(source),
+}

@@ -30,7 +30,7 @@ from twinpass.registry import suggest
 from twinpass.text.columns import plain
 from twinpass.text.formats import JsonTable, SeparatedTable, report_width, split_at_tabs
 from twinpass.text.rows import BadRows, without_blanks
-from twinpass.text.sources import PACKINGS, Source, find_sources, is_folder, read_lines
+from twinpass.text.sources import Source, find_sources, format_of, is_folder
 
 Pair = tuple[str, str]
 Triplet = tuple[str, str, str]
@@ -61,6 +61,7 @@ class Tally:
     source: str
     pairs: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
+    triplets: int | None = None  # made of its entailments, unless pairs were asked for
 
 
 class NLI(NamedTuple):
@@ -116,7 +117,7 @@ class Triplets(Displayed):
     rows: int
     sha256: str
     counts: Mapping[str, int]
-    files: Sequence[Mapping[str, Any]]  # source, pairs by label, skipped rows by reason, triplets
+    files: Sequence[Tally]
     options: Mapping[str, Any]
 
     def grids(self) -> list[Grid]:
@@ -129,10 +130,10 @@ class Triplets(Displayed):
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary of counts per file."""
         return [
-            {"file": file["source"]}
-            | {label: file["pairs"].get(label, 0) for label in LABELS}
-            | {"skipped": sum(file["skipped"].values())}
-            | ({"triplets": file["triplets"]} if "triplets" in file else {})
+            {"file": file.source}
+            | {label: file.pairs[label] for label in LABELS}
+            | {"skipped": file.skipped.total()}
+            | ({} if file.triplets is None else {"triplets": file.triplets})
             for file in self.files
         ]
 
@@ -165,7 +166,6 @@ def triplets(
         if pairs is None
         else nli.pairs(pairs, sample=sample, seed=seed)
     )
-    by_file = nli.triplets_by_file(negatives=negatives) if pairs is None else None
     if not rows:
         named = ", ".join(file.source for file in nli.files)
         other = "contradiction or a neutral pair" if negatives == "both" else f"{negatives} pair"
@@ -173,12 +173,10 @@ def triplets(
         raise InputError(f"{named}: nothing to write ({_spoken(nli.counts)}): {needed}.")
     _write(output, rows)
     options = {"negatives": negatives, "pairs": pairs, "sample": sample, "skip_bad_rows": skip_bad_rows, "seed": seed}
-    held = [
-        {"source": file.source, "pairs": dict(file.pairs), "skipped": dict(file.skipped)}
-        | ({} if by_file is None else {"triplets": by_file[place]})
-        for place, file in enumerate(nli.files)
-    ]
-    return Triplets(output, len(rows), sha256(output), nli.counts, held, options)
+    if pairs is None:
+        for file, made in zip(nli.files, nli.triplets_by_file(negatives=negatives), strict=True):
+            file.triplets = made
+    return Triplets(output, len(rows), sha256(output), nli.counts, nli.files, options)
 
 
 def read_nli(paths: Iterable[str | os.PathLike[str]], *, skip_bad_rows: bool = False) -> NLI:
@@ -255,10 +253,7 @@ def _read_file(tally: Tally, bad: BadRows) -> Iterator[tuple[str, str, str]]:
 def _find(name: str) -> list[Source]:
     if is_folder(name):
         raise InputError(f"{name} is a folder. Name the files in it: releases hold the same pairs in several formats.")
-    unpacked = name.lower()
-    for packing in PACKINGS:
-        unpacked = unpacked.removesuffix(packing)
-    return find_sources(f"tsv:{name}" if unpacked.endswith(".txt") else name)
+    return find_sources(f"tsv:{name}" if format_of(Path(name))[0] == "txt" else name)
 
 
 def _read_values(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[object]]]:
@@ -274,7 +269,7 @@ def _read_values(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[o
 
 def _read_tabs(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[object]]]:
     """Read a tab-separated release, whose rows may lack the last columns: the number of annotators differs."""
-    lines = without_blanks(source.label, split_at_tabs(source.label, read_lines(source), bad), bad)
+    lines = without_blanks(source.label, split_at_tabs(source, bad), bad)
     names = [str(name) for name in next(lines, (0, ()))[1]]
     wanted = _find_roles(names, source.label)
     for number, values in lines:
@@ -288,14 +283,13 @@ def _find_roles(names: Sequence[str], file: str) -> list[int]:
     """Return the positions of premise, hypothesis and label by the names that the releases give them."""
     if not names:
         raise InputError(f"{file} is empty: it has no row to read.")
-    known = [plain(name) for name in names]
-    found = []
+    known, found = [plain(name) for name in names], []
     for role, called in _ROLES:
-        place = next((known.index(name) for name in called if name in known), None)
-        if place is None:
+        places = [known.index(name) for name in called if name in known]
+        if not places:
             listed = ", ".join(names)
             raise InputError(f"{file} has no column for {role} ({' or '.join(called)}). Its columns: {listed}.")
-        found.append(place)
+        found.append(places[0])
     return found
 
 

@@ -54,7 +54,7 @@ def find_sources(named: str) -> list[Source]:
     if rest == "-":
         if sys.stdin is None:  # Python's value for a closed one
             raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
-        return [copy_to_disk(sys.stdin.buffer, Source(Path("-"), format or "txt", "", "stdin"))]
+        return [copy_to_disk(Source(Path("-"), format or "txt", "", "stdin"), sys.stdin.buffer)]
     if is_folder(rest):
         paths, missing = _in_folder(Path(rest), format), f"the folder {rest} has no file we can read. {EXPECTED}."
     elif exists(rest):
@@ -67,23 +67,23 @@ def find_sources(named: str) -> list[Source]:
     if not paths:
         raise InputError(missing)
     sources = [_recognise(path, format) for path in sorted(paths)]
-    return [source if source.path.is_file() else unpack_to_disk(source) for source in sources]
+    return [source if source.path.is_file() else copy_to_disk(source) for source in sources]
 
 
 def _in_folder(folder: Path, format: str) -> list[Path]:
     """Return every readable file in a folder and its subfolders, without hidden ones."""
-    found = (path for path in folder.rglob("*") if (format or _format_of(path)[0]) and path.is_file())
+    found = (path for path in folder.rglob("*") if (format or format_of(path)[0]) and path.is_file())
     return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
 
 
 def _recognise(path: Path, format: str) -> Source:
-    known, packing = _format_of(path)
+    known, packing = format_of(path)
     if not (format or known):
         raise InputError(f"cannot tell the format of {path} from its name. {EXPECTED}; or name the format: txt:{path}")
     return Source(path, format or known, packing)
 
 
-def _format_of(path: Path) -> tuple[str, str]:
+def format_of(path: Path) -> tuple[str, str]:
     """Return a file's format and compression by its suffixes; an unknown format is an empty string."""
     packing = path.suffix.lower() if path.suffix.lower() in PACKINGS else ""
     suffix = (path.with_suffix("") if packing else path).suffix.lower().removeprefix(".")
@@ -151,16 +151,10 @@ def _refuse_binary(source: Source, head: bytes) -> None:
         )
 
 
-def unpack_to_disk(source: Source) -> Source:
-    """Copy a source, decompressed, to a temporary file: a pipe can be read only once, and a gzip only in order."""
-    with reading(source), open_bytes(source) as stream:
-        return copy_to_disk(cast(BinaryIO, stream), source)
-
-
-def copy_to_disk(stream: BinaryIO, source: Source) -> Source:
-    """Copy a stream that can be read only once to a temporary file that can be read again."""
+def copy_to_disk(source: Source, stream: BinaryIO | None = None) -> Source:
+    """Copy a source, decompressed, or its open stream to a temporary file, which can be read again and in any order."""
     folder = tempfile.TemporaryDirectory(prefix="twinpass-")
     path = Path(folder.name) / f"input.{source.format}"
-    with reading(source), path.open("wb") as copy:
-        shutil.copyfileobj(stream, copy, BLOCK)
+    with reading(source), contextlib.ExitStack() as opened, path.open("wb") as copy:
+        shutil.copyfileobj(stream or opened.enter_context(open_bytes(source)), copy, BLOCK)
     return Source(path, source.format, "", source.label, folder)

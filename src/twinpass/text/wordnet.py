@@ -56,9 +56,23 @@ class WordNet:
 
     @cached_property
     def _reader(self) -> Any:
+        """nltk's reader, which takes a second or two to open the files."""
+        from nltk.corpus.reader import WordNetCorpusReader
+
+        class Reader(WordNetCorpusReader):  # type: ignore[misc]
+            """Works without the files that synonyms do not need and that Debian's package lacks."""
+
+            def open(self, file: str) -> Any:
+                if file == "lexnames":  # the names of the lexicographers' files
+                    return io.StringIO("".join(f"{number} lexicographer.{number} 0\n" for number in range(100)))
+                return super().open(file)
+
+            def map_wn(self, version: str = "wordnet") -> None:
+                """Map no senses of other versions: that needs index.sense, and only other languages need it."""
+
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about files of other languages, which are not needed
-            return _make_reader(self.root)
+            return Reader(self.root, None)
 
 
 def find_wordnet(named: str | None = None) -> WordNet:
@@ -96,21 +110,3 @@ def _authorise(folder: Path) -> Any:
     if str(folder) not in nltk.data.path:
         nltk.data.path.append(str(folder))
     return nltk.data.FileSystemPathPointer(str(folder))
-
-
-def _make_reader(root: Any) -> Any:
-    """Open the files with nltk's reader, which takes a second or two."""
-    from nltk.corpus.reader import WordNetCorpusReader
-
-    class Reader(WordNetCorpusReader):  # type: ignore[misc]
-        """Works without the files that synonyms do not need and that Debian's package lacks."""
-
-        def open(self, file: str) -> Any:
-            if file == "lexnames":  # the names of the lexicographers' files
-                return io.StringIO("".join(f"{number} lexicographer.{number} 0\n" for number in range(100)))
-            return super().open(file)
-
-        def map_wn(self, version: str = "wordnet") -> None:
-            """Map no senses of other versions: that needs index.sense, and only other languages need it."""
-
-    return Reader(root, None)

@@ -61,87 +61,51 @@ class Machine(Displayed):
 
     def _processor(self) -> list[str]:
         found, limit = self.processor, self.processor["limit"]
+        set_to = f"{limit['variable']}={limit['value']}, set by {limit['set_by']}" if limit["value"] else "none"
         return [
             found["name"],
             f"announced: {', '.join(found['announced']) or 'nothing for bf16 or int8'}",
             *(f"executed: {probe['verdict']}" for probe in found["executed"].values()),
-            f"limit: {limit['variable']}={limit['value']}, set by {limit['set_by']}"
-            if limit["value"]
-            else "limit: none",
+            f"limit: {set_to}",
         ]
 
 
 def doctor() -> Machine:
     """Look at this machine: what is installed, what the processor executes, which devices and caches there are."""
-    return Machine(
-        processor=processor(),  # first: a limit counts only if it is set before torch computes anything
-        libraries=libraries(),
-        threads=threads(),
-        memory=memory(),
-        devices=devices(),
-        caches=caches(),
-        extras=extras(),
-        model=builtin_model(),
-    )
+    from huggingface_hub import constants
 
-
-def libraries() -> dict[str, str | None]:
-    """Return the version of Python and of every package that twinpass always needs."""
-    needed = [name for name, extra in _requirements() if extra is None]
-    return {"twinpass": __version__, "python": platform.python_version()} | {n: installed(n) for n in needed}
-
-
-def threads() -> dict[str, int | None]:
-    """Return how many cores there are, how many this process may use, and how many torch uses."""
+    verdict = cpu.prepare(cpu.BF16)  # first: a limit counts only if it is set before torch computes anything
+    limit, set_by = cpu.active_limit()
+    versions = {name: installed(name) for name, extra in _requirements() if extra is None}
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     torch = _torch()
-    return {"cores": os.cpu_count(), "usable": usable, "torch": torch.get_num_threads() if torch else None}
-
-
-def processor() -> dict[str, Any]:
-    """Return what the processor announces, what of it runs, and the limit this process runs with."""
-    verdict = cpu.prepare(cpu.BF16)
-    limit, set_by = cpu.active_limit()
-    return {
-        "name": cpu.processor_name(),
-        "announced": cpu.announced(),
-        "executed": {verdict.probe.name: verdict.to_dict() | {"verdict": str(verdict)}},
-        "limit": {"variable": cpu.LIMIT, "value": limit, "set_by": set_by},
-    }
-
-
-def memory() -> dict[str, int | None]:
-    """Return the bytes of memory in this machine and those still free to use."""
-    try:
-        import psutil  # type: ignore[import-untyped]
-    except ImportError:
-        return {"total": None, "available": None}
-    found = psutil.virtual_memory()
-    return {"total": found.total, "available": found.available}
+    places = {"twinpass": cache_home(), "models of the hub": Path(constants.HF_HUB_CACHE).expanduser()}
+    return Machine(
+        libraries={"twinpass": __version__, "python": platform.python_version(), **versions},
+        processor={
+            "name": cpu.processor_name(),
+            "announced": cpu.announced(),
+            "executed": {verdict.probe.name: verdict.to_dict()},
+            "limit": {"variable": cpu.LIMIT, "value": limit, "set_by": set_by},
+        },
+        threads={"cores": os.cpu_count(), "usable": usable, "torch": torch.get_num_threads() if torch else None},
+        memory=_memory(),
+        devices=devices(),
+        caches=[{"what": what, "path": str(path), "free": _free(path)} for what, path in places.items()],
+        extras=extras(),
+        model=_builtin_model(),
+    )
 
 
 def devices() -> list[str]:
     """Return the devices that a model can run on, as --device takes them, with their names."""
     torch = _torch()
     found = [f"cpu ({platform.processor() or platform.machine()})"]
-    if torch is None:
-        return found
-    if torch.cuda.is_available():
+    if torch and torch.cuda.is_available():
         found += [f"cuda:{i} ({torch.cuda.get_device_name(i)})" for i in range(torch.cuda.device_count())]
-    if torch.backends.mps.is_available():
+    if torch and torch.backends.mps.is_available():
         found.append("mps (Apple)")
     return found
-
-
-def caches() -> list[dict[str, Any]]:
-    """Return the cache folders, and the free space on their disks."""
-    from huggingface_hub import constants
-
-    places = {"twinpass": cache_home(), "models of the hub": Path(constants.HF_HUB_CACHE)}
-    return [
-        {"what": what, "path": str(path.expanduser()), "free": _free(path.expanduser())}
-        for what, path in places.items()
-    ]
 
 
 def extras() -> dict[str, dict[str, Any]]:
@@ -154,7 +118,17 @@ def extras() -> dict[str, dict[str, Any]]:
     return found
 
 
-def builtin_model() -> dict[str, Any]:
+def _memory() -> dict[str, int | None]:
+    """Return the bytes of memory in this machine and those still free to use."""
+    try:
+        import psutil  # type: ignore[import-untyped]
+    except ImportError:
+        return {"total": None, "available": None}
+    found = psutil.virtual_memory()
+    return {"total": found.total, "available": found.available}
+
+
+def _builtin_model() -> dict[str, Any]:
     """Return whether the built-in model is installed and is the published one."""
     try:
         from twinpass.encoder.load import find_minilm
@@ -180,29 +154,20 @@ def _free(path: Path) -> int | None:
 
 
 def _requirements() -> list[tuple[str, str | None]]:
-    """Return (package, extra or None) for everything that the installed twinpass requires."""
+    """Return (package, extra or None) for everything that the installed twinpass requires on this machine."""
     try:
         from packaging.requirements import Requirement
 
-        lines = importlib.metadata.requires("twinpass") or []
+        required = [Requirement(line) for line in importlib.metadata.requires("twinpass") or []]
         names = importlib.metadata.metadata("twinpass").get_all("Provides-Extra") or []
     except (ImportError, importlib.metadata.PackageNotFoundError):
         return []
-    required = [Requirement(line) for line in lines]
-    return [
-        (one.name, extra)
-        for extra in (None, *names)
-        for one in required
-        if one.name != "twinpass" and _applies(one, extra)
-    ]
-
-
-def _applies(requirement: Any, extra: str | None) -> bool:
-    """Tell whether a requirement belongs to this extra (None: to everyone) on this machine."""
-    marker = requirement.marker
-    if extra is None:
-        return marker is None or marker.evaluate({"extra": ""})
-    return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+    always = [one for one in required if one.marker is None or one.marker.evaluate({"extra": ""})]
+    found: list[tuple[str, str | None]] = [(one.name, None) for one in always]
+    for extra in names:
+        more = (one for one in required if one not in always and one.name != "twinpass")
+        found += [(one.name, extra) for one in more if one.marker and one.marker.evaluate({"extra": extra})]
+    return found
 
 
 def _extra(name: str, extra: dict[str, Any]) -> str:

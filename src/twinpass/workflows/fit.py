@@ -19,7 +19,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import FITS, apply_layer, with_layer
 from twinpass.equations import uniformity
 from twinpass.errors import ConfigError, OutputError
-from twinpass.files import check_writable, plain, write_json, writing_folder
+from twinpass.files import check_writable, write_json, writing_folder
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.text.corpus import Corpus, open_corpus
@@ -70,9 +70,8 @@ class Fitted(Displayed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as fit.json holds it, the provenance first."""
-        document: dict[str, Any] = plain(self)
-        facts: dict[str, Any] = document.pop("provenance")
-        return facts | document
+        document = super().to_dict()
+        return {**document.pop("provenance"), **document}
 
 
 def fit(
@@ -106,12 +105,22 @@ def fit(
     if not isinstance(model, Encoder):
         log(f"loading {model} ...")
         model = Encoder.load(model, **loading)
-    vectors, truncated = _encode(model, texts, progress)
+    blocks, truncated = [np.empty((0, model.dimensions), dtype=np.float32)], 0
+    with progress("encoding", total=len(texts)) as advance:
+        for block in model.encode_stream(texts):
+            blocks.append(block.vectors)
+            truncated += len(block.truncated)
+            advance(len(block.items))
+    vectors = np.concatenate(blocks)
     with progress(f"fitting {layer}", total=len(texts)) as advance:
         fitted = FITS[layer](vectors, keep=keep, components=components, seed=seed, advance=advance)
     changed = with_layer(model, fitted)
-    source = corpus.source if isinstance(corpus, Corpus) else "a list of sentences"
-    options = {"layer": layer, "keep": keep, "components": components, "sample": sample, "seed": seed}
+    source, content = "a list of sentences", None
+    if isinstance(corpus, Corpus):
+        source, content = corpus.source, corpus.fingerprint()
+    options: dict[str, Any] = {"layer": layer, "keep": keep, "components": components, "sample": sample, "seed": seed}
+    options |= {"pooler": model.pooler, "max_tokens": model.max_tokens, "precision": model.precision}
+    options |= {"runtime": model.runtime_name, "device": str(model.device)}
     result = Fitted(
         layer=layer,
         sentences=len(texts),
@@ -120,11 +129,7 @@ def fit(
         after=_measure(apply_layer(fitted, vectors), seed=seed),
         output=str(output),
         output_fingerprint=changed.fingerprint,
-        provenance=provenance(
-            model=model,
-            data=[(source, corpus.fingerprint() if isinstance(corpus, Corpus) else None)],
-            options=options | _loaded(model),
-        ),
+        provenance=provenance(model=model, data=[(source, content)], options=options),
     )
     with writing_folder(output) as aside:
         changed.save(aside)
@@ -147,22 +152,10 @@ def _check_output(output: Path, *, overwrite: bool) -> None:
 
 def _sentences(corpus: Corpus | Iterable[str], sample: int | None, *, seed: int) -> list[str]:
     """Return the distinct sentences of a corpus or list, or of a sample of its rows."""
-    if isinstance(corpus, Corpus):
-        if sample is not None:
-            return take_sample(corpus, most=sample, seed=seed).texts
-        return list(dict.fromkeys(corpus.texts()))
-    texts = list(dict.fromkeys(corpus))
+    if isinstance(corpus, Corpus) and sample is not None:
+        return take_sample(corpus, most=sample, seed=seed).texts
+    texts = list(dict.fromkeys(corpus.texts() if isinstance(corpus, Corpus) else corpus))
     return texts if sample is None else [texts[row] for row in some_rows(len(texts), sample, seed=seed)]
-
-
-def _encode(encoder: Encoder, texts: list[str], progress: Progress) -> tuple[Vectors, int]:
-    blocks, truncated = [np.empty((0, encoder.dimensions), dtype=np.float32)], 0
-    with progress("encoding", total=len(texts)) as advance:
-        for block in encoder.encode_stream(texts):
-            blocks.append(block.vectors)
-            truncated += len(block.truncated)
-            advance(len(block.items))
-    return np.concatenate(blocks), truncated
 
 
 def _measure(vectors: Vectors, *, seed: int) -> Spread:
@@ -175,14 +168,3 @@ def _measure(vectors: Vectors, *, seed: int) -> Spread:
         effective_rank=spectrum.effective_rank,
         measured_on=len(some),
     )
-
-
-def _loaded(encoder: Encoder) -> dict[str, Any]:
-    """Return what vectors depend on besides the weights."""
-    return {
-        "pooler": encoder.pooler,
-        "max_tokens": encoder.max_tokens,
-        "precision": encoder.precision,
-        "runtime": encoder.runtime_name,
-        "device": str(encoder.device),
-    }

@@ -55,7 +55,4 @@ def test_what_is_not_a_sentence(text: str) -> None:
 
 def test_paragraphs_know_whether_they_lead() -> None:
     found = paragraphs("First of all.\n\nNotes\n-----\nSecond of all.")
-    assert [(paragraph.text, paragraph.leading) for paragraph in found] == [
-        ("First of all.", True),
-        ("Second of all.", False),
-    ]
+    assert found == [("First of all.", True), ("Second of all.", False)]

@@ -33,6 +33,8 @@ class OnnxRuntime:
     def __init__(self, encoder: Encoder, *, precision: str) -> None:
         if encoder.device.type != "cpu" or precision != "fp32":
             raise ConfigError("the onnx runtime computes in fp32 on a CPU. Use the torch runtime on a GPU.")
+        if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")):
+            raise MissingExtra("the onnx runtime", "onnx")
         self.encoder = encoder
         self._loaded: tuple[WeightsSeen, Any] | None = None
 
@@ -41,7 +43,12 @@ class OnnxRuntime:
         """Yield the forward pass of the model with its present weights."""
         model = self.encoder.model
         if self._loaded is None or not self._loaded[0].unchanged(model):
-            self._loaded = (WeightsSeen(model), _open(exported(self.encoder)))
+            import onnxruntime
+
+            seen, options = WeightsSeen(model), onnxruntime.SessionOptions()
+            options.intra_op_num_threads = torch.get_num_threads()
+            path = os.fspath(exported(self.encoder))
+            self._loaded = (seen, onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]))
         session = self._loaded[1]
 
         def forward(inputs: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
@@ -52,22 +59,18 @@ class OnnxRuntime:
 
 
 def exported(encoder: Encoder) -> Path:
-    """Return the encoder's ONNX file from the cache, exporting it if it is not there yet."""
+    """Return the encoder's ONNX file from the cache, exporting it if it is not there yet.
+
+    It maps the transformer's inputs, of any batch size and length, to `vectors`.
+    """
     versions = hashlib.sha256(f"{encoder.fingerprint} {torch.__version__}".encode()).hexdigest()
     folder = cache_folder("onnx") / versions[:32]
-    if not folder.exists():
-        with writing_folder(folder) as aside:  # a large model's weights lie in a second file
-            export(encoder, aside / "model.onnx")
-    return folder / "model.onnx"
-
-
-def export(encoder: Encoder, target: Path) -> None:
-    """Write one ONNX file: the transformer's inputs to `vectors`, any batch size and length."""
-    if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")):
-        raise MissingExtra("the onnx runtime", "onnx")
+    if folder.exists():
+        return folder / "model.onnx"
     features = encoder.pad(encoder.tokenize(["two texts", "of some length"]))
     free = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
-    with evaluating(encoder.model), torch.no_grad(), _quiet_export():
+    # A folder, because a large model's weights lie in a second file.
+    with writing_folder(folder) as aside, evaluating(encoder.model), torch.no_grad(), _quiet_export():
         program = torch.onnx.export(
             _Positional(encoder.model, list(features)),
             tuple(features.values()),
@@ -79,7 +82,8 @@ def export(encoder: Encoder, target: Path) -> None:
         )
         if program is None:
             raise ConfigError("this version of torch did not export the model. Use the torch runtime.")
-        program.save(os.fspath(target))
+        program.save(os.fspath(aside / "model.onnx"))
+    return folder / "model.onnx"
 
 
 class _Positional(nn.Module):
@@ -92,16 +96,6 @@ class _Positional(nn.Module):
     def forward(self, *inputs: Tensor) -> Tensor:
         vectors: Tensor = self.model(dict(zip(self.names, inputs, strict=True)))
         return vectors
-
-
-def _open(path: Path) -> Any:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise MissingExtra("the onnx runtime", "onnx") from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    return onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -74,7 +75,7 @@ class DocsTable:
 
 def _load(packages: Sequence[str]) -> Extract:
     """Return the prose of packages from the cache, or extract it and try to store it there."""
-    sources = {file.path: file.stat() for files in find_packages(packages).values() for file in files}
+    sources = {file.path: file.stat() for file in _find_sources(packages)}
     listing = [(path, found.st_size, found.st_mtime_ns) for path, found in sources.items()]
     key = hashlib.sha256(json.dumps([VERSION, sys.version_info[:2], listing]).encode()).hexdigest()
     cached = cache_home() / "docs" / f"{key[:32]}.json"
@@ -82,22 +83,16 @@ def _load(packages: Sequence[str]) -> Extract:
         return _from_json(cached.read_bytes())
     except (OSError, ValueError):
         found = _extract_in_parallel({path: status.st_size for path, status in sources.items()})
-        _store(cached, found)
-        return found
+    with contextlib.suppress(OSError, OutputError):  # a cache that cannot be written costs time, not the corpus
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with writing(cached) as aside:
+            aside.write_text(json.dumps(found), encoding="utf-8")
+    return found
 
 
 def _from_json(document: bytes) -> Extract:
     sentences, pairs = json.loads(document)
     return Extract(sentences, [(summary, description) for summary, description in pairs])
-
-
-def _store(cached: Path, found: Extract) -> None:
-    try:
-        cached.parent.mkdir(parents=True, exist_ok=True)
-        with writing(cached) as aside:
-            aside.write_text(json.dumps(found), encoding="utf-8")
-    except (OSError, OutputError):
-        pass  # a cache that cannot be written costs time, not the corpus
 
 
 def _extract_in_parallel(sizes: dict[str, int]) -> Extract:
@@ -135,19 +130,17 @@ def _join(extracts: Iterable[Extract]) -> Extract:
     return Extract(list(sentences), distinct_pairs(pairs))
 
 
-def find_packages(wanted: Sequence[str] = ()) -> dict[str, list[os.DirEntry[str]]]:
-    """Return the source files of the wanted packages (all, if none is named), both in alphabetical order."""
+def _find_sources(packages: Sequence[str]) -> Iterator[os.DirEntry[str]]:
+    """Yield the source files of the named packages (of all, if none is named), both in alphabetical order."""
     tops = _top_level()
-    if not wanted:
-        return {name: list(_sources(tops[name])) for name in sorted(tops) if name != OURS}
-    names = [name.strip().replace("-", "_") for name in wanted]
-    for name in names:
+    names = {name.strip().replace("-", "_") for name in packages} or tops.keys() - {OURS}
+    for name in sorted(names):
         if name not in tops:
             raise InputError(
                 f"docs: no package {name!r} is installed here.{suggest(name, tops)} "
                 "Name packages as they are imported, such as numpy."
             )
-    return {name: list(_sources(tops[name])) for name in sorted(set(names))}
+        yield from _sources(tops[name])
 
 
 def _top_level() -> dict[str, os.DirEntry[str]]:

@@ -84,9 +84,6 @@ _HANGING = re.compile(r"\b(?:a|an|and|are|as|at|by|e\.g|for|from|i\.e|in|is|of|o
 _BEGINNING = re.compile(r"(?!TODO|FIXME|XXX|NOTE\b)[\"'(]?[A-Z0-9]")
 
 
-Prose = list[tuple[list[str], bool]]  # the sentences of each paragraph, and whether it is a leading one
-
-
 class Extract(NamedTuple):
     """Distinct sentences and pairs, in the order of the source."""
 
@@ -99,9 +96,10 @@ def extract(paths: Iterable[str]) -> Extract:
     found: dict[str, None] = {}
     pairs: list[tuple[str, str]] = []
     for docstring in dict.fromkeys(text for path in paths for text in read_docstrings(Path(path))):
-        prose = [(sentences(paragraph.text), paragraph.leading) for paragraph in paragraphs(docstring)]
-        found.update(dict.fromkeys(_plain_sentences(prose)))
-        pairs += _explained_summary(prose)
+        prose = [(sentences(text), leading) for text, leading in paragraphs(docstring)]
+        for at, (paragraph, _) in enumerate(prose):  # a one-line summary often has no full stop
+            found.update(dict.fromkeys(text for text in paragraph if is_sentence(text, needs_end=at > 0)))
+        pairs += _explained_summary([sentence for paragraph, leading in prose if leading for sentence in paragraph])
     return Extract(list(found), distinct_pairs(pairs))
 
 
@@ -116,22 +114,10 @@ def distinct_pairs(pairs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return kept
 
 
-def _plain_sentences(prose: Prose) -> list[str]:
-    return [
-        sentence
-        for at, (paragraph, _) in enumerate(prose)
-        for sentence in paragraph
-        if is_sentence(sentence, needs_end=at > 0)  # a one-line summary often has no full stop
-    ]
-
-
-def _explained_summary(prose: Prose) -> list[tuple[str, str]]:
-    """Return a docstring's first sentence with those that explain it, or nothing if it has none."""
-    text = [sentence for paragraph, leading in prose if leading for sentence in paragraph]
-    if len(text) < 2 or not is_sentence(text[0], needs_end=False):
-        return []
+def _explained_summary(text: list[str]) -> list[tuple[str, str]]:
+    """Return the first of a docstring's leading sentences with those that explain it, or nothing if it has none."""
     rest = list(takewhile(is_sentence, text[1 : LONGEST_DESCRIPTION + 1]))
-    if not rest or rest[0].startswith(_REMARKS):
+    if not rest or rest[0].startswith(_REMARKS) or not is_sentence(text[0], needs_end=False):
         return []
     return [(text[0], " ".join(rest))]
 
@@ -173,16 +159,9 @@ def _added_docstrings(call: ast.Call) -> Iterator[str]:
                     yield part.value
 
 
-class Paragraph(NamedTuple):
-    """A paragraph of prose on one line, without markup."""
-
-    text: str
-    leading: bool  # it comes before the docstring's first section or listing
-
-
-def paragraphs(docstring: str) -> list[Paragraph]:
-    """Return a docstring's paragraphs of prose, in order."""
-    return [Paragraph(clean(" ".join(block)), leading) for block, leading in _prose_blocks(docstring)]
+def paragraphs(docstring: str) -> list[tuple[str, bool]]:
+    """Return a docstring's paragraphs of prose, each on one line without markup, and whether no section precedes it."""
+    return [(clean(" ".join(block)), leading) for block, leading in _prose_blocks(docstring)]
 
 
 def clean(text: str) -> str:
@@ -254,17 +233,13 @@ def is_sentence(text: str, *, needs_end: bool = True) -> bool:
     """Tell whether a text is one plain English sentence; titles and summaries may lack the full stop."""
     if not _BEGINNING.match(text) or _NEVER.search(text) or not text.isascii():
         return False
-    if not text.endswith((".", "!", "?", '."', ".)", ".'")) and (needs_end or not _is_title(text)):
+    words = text.split()
+    ended = text.endswith((".", "!", "?", '."', ".)", ".'"))
+    if not ended and (needs_end or len(words) > LONGEST_TITLE or ". " in text):  # a summary is one short phrase
         return False
     if text.endswith((":", ",", ";", "-", "(")) or _HANGING.search(text) or not _is_balanced(text):
         return False
-    words = text.split()
     return FEWEST_WORDS <= len(words) <= MOST_WORDS and _reads_as_english(words)
-
-
-def _is_title(text: str) -> bool:
-    """Tell whether a text without a full stop is a single short phrase, as a summary line is."""
-    return len(text.split()) <= LONGEST_TITLE and ". " not in text
 
 
 def _reads_as_english(words: list[str]) -> bool:

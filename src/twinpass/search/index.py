@@ -13,9 +13,9 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -54,6 +54,8 @@ class Index:
     `Index.open` and `Index.build` return one; with `milvus`, the path is the name of a collection there.
     """
 
+    _build: ClassVar[Callable[..., None]] = staticmethod(writer.build)
+
     def __init__(self, place: Any) -> None:
         self.place = place  # a folder, or an address of Milvus
         self._encoder: Encoder | None = None
@@ -90,8 +92,8 @@ class Index:
         is if it has moved, or is the loaded model; `loading` are options of Encoder.load, such as `device`. `milvus`
         is a server (http://HOST:19530) or a file that ends in .db.
         """
-        target, place = _find(path, milvus, milvus_token)
-        index = target(place)
+        kind, place = _find(path, milvus, milvus_token)
+        index = kind(place)
         if encoder is None or isinstance(encoder, (str, os.PathLike)):
             index._loading = encoder, loading, log
         else:
@@ -190,12 +192,8 @@ class Index:
         if missing := {"name", "fingerprint"} - set(model):
             raise ConfigError(f"expected the model's name and fingerprint, got no {min(missing)}.")
         cls.check_target(place, kind=kind, overwrite=overwrite)
-        cls._write(place, blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
+        cls._build(place, blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
         return cls(place)
-
-    @classmethod
-    def _write(cls, place: Any, blocks: Iterable[Block], **options: Any) -> None:
-        writer.build(Path(place), blocks, **options)
 
     @classmethod
     def check_target(cls, place: Any, *, kind: str, overwrite: bool) -> None:

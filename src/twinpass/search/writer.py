@@ -40,7 +40,7 @@ Facts = Mapping[str, Any] | None
 
 
 def build(
-    folder: Path,
+    place: Path | str,
     blocks: Iterable[Block],
     *,
     model: Mapping[str, Any],
@@ -50,6 +50,7 @@ def build(
     facts: Facts,
 ) -> None:
     """Make an index of blocks; until all is written, what was there before stays."""
+    folder = Path(place)
     with _new_folder(folder), disk.locked(folder), explaining(folder):
         old = _check_replaceable(folder, overwrite=overwrite)
         sweep(folder, old.names if old else set())

@@ -255,40 +255,49 @@ def _plain(document: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def _check_free(store: Store, *, overwrite: bool) -> Manifest | None:
+    """Return the index that is to be replaced, if there is one; refuse without `overwrite`."""
+    old = store.manifest()
+    if old is not None and not overwrite:
+        raise OutputError(f"there is an index {store.address} already. Add to it, or replace it with --overwrite.")
+    return old
+
+
+def build(
+    place: Address,
+    blocks: Iterable[Block],
+    *,
+    model: Mapping[str, Any],
+    kind: str,
+    unique: bool,
+    overwrite: bool,
+    facts: Mapping[str, Any] | None,
+) -> None:
+    """Make an index of blocks; until all are written, what was there before stays."""
+    store = Store(place, create=True)
+    with store.explained():
+        old = _check_free(store, overwrite=overwrite)
+        store.sweep(keep=old.parts[0].name if old else None)
+        first, blocks = peek(blocks)
+        dimensions, generation = int(np.shape(first.vectors)[1]), old.generation if old else 0
+        manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
+        name = f"{store.states}_{generation + 1:06d}"
+        types = {"text": "VARCHAR", "digest": "INT64", "metadata": "JSON", "keys": "JSON"}
+        store.create(name, "id", dimensions=dimensions, kind=kind, **types)
+        part, skipped = store.write(name, manifest, blocks, unique=unique)
+        facts = {**(facts or {}), "skipped": skipped}
+        store.put(manifest.changed("build", part.rows, facts, parts=(part,), next_id=part.rows))
+        store.sweep(keep=name)
+
+
 class MilvusIndex(Index):
     """An index that others may change meanwhile: every search looks first at what there is."""
+
+    _build = staticmethod(build)
 
     def _connect(self) -> None:
         self._store = Store(self.place)
         self._manifest = self._existing()
-
-    @classmethod
-    def _write(
-        cls,
-        place: Address,
-        blocks: Iterable[Block],
-        *,
-        model: Mapping[str, Any],
-        kind: str,
-        unique: bool,
-        overwrite: bool,
-        facts: Mapping[str, Any] | None,
-    ) -> None:
-        """Make an index of blocks; until all are written, what was there before stays."""
-        store = Store(place, create=True)
-        with store.explained():
-            old = _check_free(store, overwrite=overwrite)
-            store.sweep(keep=old.parts[0].name if old else None)
-            first, blocks = peek(blocks)
-            dimensions, generation = int(np.shape(first.vectors)[1]), old.generation if old else 0
-            manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
-            name = f"{store.states}_{generation + 1:06d}"
-            types = {"text": "VARCHAR", "digest": "INT64", "metadata": "JSON", "keys": "JSON"}
-            store.create(name, "id", dimensions=dimensions, kind=kind, **types)
-            part, skipped = store.write(name, manifest, blocks, unique=unique)
-            facts = {**(facts or {}), "skipped": skipped}
-            store.put(manifest.changed("build", part.rows, facts, parts=(part,), next_id=part.rows))
-            store.sweep(keep=name)
 
     @classmethod
     def check_target(cls, place: Address, *, kind: str, overwrite: bool) -> None:
@@ -466,14 +475,6 @@ class MilvusIndex(Index):
         if missing := [each for each in given if each not in rows]:
             raise InputError(f"{self.place} has no row with the id {missing[0]}.")
         return rows
-
-
-def _check_free(store: Store, *, overwrite: bool) -> Manifest | None:
-    """Return the index that is to be replaced, if there is one; refuse without `overwrite`."""
-    old = store.manifest()
-    if old is not None and not overwrite:
-        raise OutputError(f"there is an index {store.address} already. Add to it, or replace it with --overwrite.")
-    return old
 
 
 def _hit(found: Mapping[str, Any]) -> Hit:

@@ -31,7 +31,8 @@ NEAREST = "nearest to the centre"
 class Clustering(Displayed):
     """For each id its cluster and the cosine with that cluster's centre; cluster 0 is the largest.
 
-    The cohesion of a cluster is the mean of these cosines; its representatives are the texts nearest to the centre.
+    `clusters` are {cluster, size, cohesion, representatives: [{id, text, cosine}]}: cohesion is the mean cosine, and
+    the representatives are the texts nearest to the centre.
     """
 
     ids: Ids

@@ -227,13 +227,13 @@ def test_a_client_that_has_gone_takes_its_work_along(held):
                 assert message["status"] == 499
 
         async with service.running():
-            first = asyncio.create_task(service.encode_texts(["first"]))
+            first = asyncio.create_task(service.encode(["first"]))
             await asyncio.to_thread(held.begun.wait, 10)
             await app(scope, receive, send)
             assert service.held == 1
             held.go.set()
             await first
-            await service.encode_texts(["last"])
+            await service.encode(["last"])
 
     asyncio.run(run())
     assert [list(row) for row in held.rows] == held.tokenize(["first", "last"])

@@ -6,11 +6,11 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.bulk.shards import Job, Shard, read_rows
+from twinpass.bulk.shards import Job, read_rows
 from twinpass.bulk.writers import Content, encode_rows
 from twinpass.errors import ConfigError, MissingExtra, ModelError, UserError
 
@@ -78,29 +78,21 @@ def encode_shards(
     if not left:
         return
     with _cluster(ray, address, workers=workers):
-        for row in _dataset(ray, left, loading, content, workers=workers).iter_rows():
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        items = [{"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in left]
+        needs, most = _resources(ray, device=str(loading["device"]))
+        # A task takes minutes, so none waits in an actor's queue while another actor has nothing to do.
+        pool = ray.data.ActorPoolStrategy(size=min(workers or most, len(left)), max_tasks_in_flight_per_actor=1)
+        tasks = ray.data.from_items(items, override_num_blocks=len(items))  # one for each shard
+        done = tasks.map(ShardEncoder, compute=pool, fn_constructor_args=(loading, content), **needs)
+        for row in done.iter_rows():
             made = json.loads(row["made"])
             if "refusal" in made:
                 raise UserError(made["refusal"])
             job.note(made)
             yield made
-
-
-def _dataset(
-    ray: Any, shards: Sequence[Shard], loading: Mapping[str, Any], content: Content, *, workers: int | None
-) -> Any:
-    """Return the work as Ray Data takes it: one task for each shard, on a pool of actors."""
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    items = [{"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in shards]
-    needs, most = _resources(ray, device=str(loading["device"]))
-    size = min(workers or most, len(shards))
-    # A task takes minutes, so none waits in an actor's queue while another actor has nothing to do.
-    pool = ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)
-    return ray.data.from_items(items, override_num_blocks=len(items)).map(
-        ShardEncoder, compute=pool, fn_constructor_args=(loading, content), **needs
-    )
 
 
 def _resources(ray: Any, *, device: str) -> tuple[dict[str, int], int]:

@@ -24,7 +24,7 @@ from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Where, check_columns, parse
+from twinpass.search.filters import Condition, Where, check_columns, parse
 from twinpass.search.manifest import FILE, Manifest, check_model, size, stamp
 from twinpass.search.results import Added, Answers, Hit, Hits, Info
 from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
@@ -236,10 +236,13 @@ class Index:
         given = [each for each in (ids, texts, where) if each is not None]
         if len(given) != 1:
             raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {len(given)}.")
-        return self._remove(ids, texts, where)
+        conditions = parse(where)
+        if where is not None and not conditions:
+            raise InputError("expected a condition that says what to remove, got none.")
+        return self._remove(ids, texts, conditions)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
-        removed = writer.remove(self.folder, ids, texts, where)
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: list[Condition]) -> int:
+        removed = writer.remove(self.folder, ids, texts, conditions)
         self.refresh()
         return removed
 

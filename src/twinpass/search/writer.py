@@ -17,7 +17,7 @@ from twinpass.files import explaining
 from twinpass.registry import suggest
 from twinpass.search import manifest as disk
 from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
-from twinpass.search.filters import Where, conditions_to_remove
+from twinpass.search.filters import Condition
 from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
 from twinpass.search.segment import (
@@ -81,7 +81,9 @@ def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], uniq
     return Added(part.rows, skipped, facts)
 
 
-def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+def remove(
+    folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: Sequence[Condition]
+) -> int:
     """Mark the rows that one of these chooses as removed, and join the segments if there are many such rows."""
     with _changing(folder) as manifest:
         snapshot = Snapshot(folder, manifest)
@@ -90,7 +92,7 @@ def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None,
         elif texts is not None:
             chosen = _ids_of_texts(snapshot, texts)
         else:
-            chosen = snapshot.ids[snapshot.meeting(conditions_to_remove(where))]
+            chosen = snapshot.ids[snapshot.meeting(conditions)]
         if len(chosen):
             removed = np.union1d(snapshot.removed, chosen)
             name = _write_removed(folder, manifest, removed)

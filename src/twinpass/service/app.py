@@ -144,19 +144,19 @@ class Service:
         """Whether a request sent now would be accepted."""
         return not self.stopping and self.held < self.limits.max_queue
 
-    async def encode_texts(self, texts: Sequence[str], *, normalize: bool = False) -> Encoded:
-        """Return the vectors of texts, encoded together with whatever else waits."""
-        with self._place(len(texts)):
-            loop = asyncio.get_running_loop()
-            tokenize = partial(self.encoder.tokens.ids, max_tokens=self.encoder.max_tokens)
-            ids, cut = await loop.run_in_executor(self._tokenizing, tokenize, texts)
-            self.metrics.truncated.inc(len(cut))
-            return await self._encode(ids, truncated=len(cut), normalize=normalize)
-
-    async def encode_ids(self, ids: Sequence[Sequence[int]], *, normalize: bool = False) -> Encoded:
-        """Return the vectors of rows of token ids."""
-        with self._place(len(ids)):
-            return await self._encode(ids, truncated=0, normalize=normalize)
+    async def encode(self, given: Sequence[str] | Sequence[Sequence[int]], *, normalize: bool = False) -> Encoded:
+        """Return the vectors of texts, or of rows of token ids, encoded together with whatever else waits."""
+        with self._place(len(given)):
+            ids: Any = given
+            cut: list[int] = []
+            if isinstance(given[0], str):
+                tokenize = partial(self.encoder.tokens.ids, max_tokens=self.encoder.max_tokens)
+                ids, cut = await asyncio.get_running_loop().run_in_executor(self._tokenizing, tokenize, given)
+                self.metrics.truncated.inc(len(cut))
+            if self._encoding is None:  # at the first request: an app that is mounted in another one is never started
+                self._encoding = asyncio.create_task(self.batcher.run())
+            vectors = await self.batcher.encode(ids)
+        return Encoded(unit(vectors) if normalize or self.normalize else vectors, sum(map(len, ids)), len(cut))
 
     def busy(self, *, close: bool = False) -> Refusal:
         """Return the refusal of a request that finds the queue full, with the seconds after which to try again."""
@@ -198,13 +198,6 @@ class Service:
             yield
         finally:
             self.held -= texts
-
-    async def _encode(self, ids: Sequence[Sequence[int]], *, truncated: int, normalize: bool) -> Encoded:
-        if self._encoding is None:  # with the first request: an app that is mounted in another one is never started
-            self._encoding = asyncio.create_task(self.batcher.run())
-        vectors = await self.batcher.encode(ids)
-        tokens = sum(map(len, ids))
-        return Encoded(unit(vectors) if normalize or self.normalize else vectors, tokens, truncated)
 
 
 def app_of(service: Service) -> FastAPI:

@@ -82,7 +82,7 @@ def own_router(service: Service) -> APIRouter:
             raise Refusal(400, message, code="too_many_cosines")
         texts = left if right is left else [*left, *right]
         _check_texts(service, texts, param="a" if body.sentences is None else "sentences")
-        work = service.encode_texts(texts, normalize=True)
+        work = service.encode(texts, normalize=True)
         encoded = await while_connected(request, work, timeout=service.limits.timeout)
         matrix = encoded.vectors[: len(left)] @ encoded.vectors[-len(right) :].T
         return _answer(service, encoded, {"matrix": matrix.clip(-1, 1).astype(float).round(6).tolist()})
@@ -137,13 +137,13 @@ async def _encode(service: Service, given: str | list[str] | list[int] | list[li
     rows: Any = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     if isinstance(rows[0], str):
         _check_texts(service, rows, param="input")
-        return await service.encode_texts(rows)
-    _check_ids(service, rows)
-    return await service.encode_ids(rows)
+    else:
+        _check_ids(service, rows)
+    return await service.encode(rows)
 
 
 async def _search(service: Service, queries: Sequence[str], body: SearchRequest) -> tuple[Encoded, list[list[Hit]]]:
-    encoded = await service.encode_texts(queries, normalize=True)
+    encoded = await service.encode(queries, normalize=True)
 
     def search() -> list[list[Hit]]:
         index, _ = service.fresh_index()

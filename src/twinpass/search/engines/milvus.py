@@ -23,7 +23,7 @@ import numpy as np
 
 from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Where, conditions_to_remove, expression, keys_of, parse
+from twinpass.search.filters import Condition, Where, expression, keys_of, parse
 from twinpass.search.index import Index
 from twinpass.search.manifest import FORMAT, Manifest, Part, parse_manifest
 from twinpass.search.results import Added, Hit, Info
@@ -330,27 +330,24 @@ class MilvusIndex(Index):
             self._put(manifest.changed("add", added, facts, parts=parts, next_id=next_id, pending=False))
         return Added(added, skipped, facts)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: list[Condition]) -> int:
         self.refresh()
         with self._store.explained():
-            chosen = self._chosen(ids, texts, where)
+            if ids is not None:
+                chosen = list(self._by_id(ids, ["id"]))
+            elif texts is not None:
+                given = set(texts)
+                found = self._store.find_each(self._rows, "digest", _signed(digest_of(given)), ["id", "text"])
+                chosen = [int(row["id"]) for row in found if row["text"] in given and self._is_visible(row)]
+            else:
+                found = self._store.find(self._rows, self._visible(conditions), ["id"])
+                chosen = [int(row["id"]) for row in found]
             for start in range(0, len(chosen), PAGE):
                 self._store.client.delete(self._rows, ids=chosen[start : start + PAGE], timeout=ANSWERING)
             if chosen:
                 removed = self._manifest.removed_rows + len(chosen)
                 self._put(self._manifest.changed("remove", len(chosen), removed_rows=removed))
         return len(chosen)
-
-    def _chosen(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> list[int]:
-        """Return the ids of the rows to remove."""
-        if ids is not None:
-            return list(self._by_id(ids, ["id"]))
-        if texts is not None:
-            given = set(texts)
-            found = self._store.find_each(self._rows, "digest", _signed(digest_of(given)), ["id", "text"])
-            return [int(row["id"]) for row in found if row["text"] in given and self._is_visible(row)]
-        visible = self._visible(conditions_to_remove(where))
-        return [int(row["id"]) for row in self._store.find(self._rows, visible, ["id"])]
 
     def compact(self) -> None:
         """Do nothing: Milvus frees the space of removed rows by itself."""
@@ -458,7 +455,7 @@ class MilvusIndex(Index):
         self._store.put(manifest)
         self._manifest = manifest
 
-    def _visible(self, conditions: Sequence[Any]) -> str:
+    def _visible(self, conditions: Sequence[Condition]) -> str:
         hidden = f"id < {self.manifest.next_id}" if self.manifest.pending else ""  # of an unfinished addition
         return " and ".join(part for part in (hidden, expression(conditions, self.columns)) if part)
 

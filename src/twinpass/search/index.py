@@ -390,8 +390,7 @@ class Index:
         return all(part.kind == "exact" for part in self.manifest.parts)
 
     def __len__(self) -> int:
-        manifest = self.manifest
-        return manifest.rows - manifest.removed_rows
+        return self.manifest.rows - self.manifest.removed_rows
 
     def __repr__(self) -> str:
         return f"<Index {self.place}: {len(self):,} texts, {self.dimensions} dimensions, {self.model['name']}>"
@@ -426,18 +425,8 @@ class Index:
         )
 
     def _info(self, manifest: Manifest, rows: int, segments: Sequence[Mapping[str, Any]], **more: Any) -> Info:
-        return Info(
-            index=str(self.place),
-            rows=rows,
-            removed=manifest.removed_rows,
-            dimensions=manifest.dimensions,
-            kind=manifest.kind,
-            columns=manifest.columns,
-            model=manifest.model,
-            segments=segments,
-            history=manifest.history,
-            **more,
-        )
+        shown = {name: getattr(manifest, name) for name in ("dimensions", "kind", "columns", "model", "history")}
+        return Info(index=str(self.place), rows=rows, removed=manifest.removed_rows, segments=segments, **shown, **more)
 
 
 class _Temporary:

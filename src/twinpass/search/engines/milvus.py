@@ -125,9 +125,8 @@ class Store:
         if not self.client.has_collection(self.states, timeout=ANSWERING):
             return None
         self.load(self.states)
-        rows = self.client.query(
-            self.states, filter="generation >= 0", output_fields=["generation", "state"], timeout=ANSWERING
-        )
+        fields = ["generation", "state"]
+        rows = self.client.query(self.states, filter="generation >= 0", output_fields=fields, timeout=ANSWERING)
         newest = max(rows, key=lambda row: int(row["generation"]), default=None)
         if newest is None:
             return None
@@ -175,14 +174,10 @@ class Store:
 
     def find(self, name: str, expression: str, fields: Sequence[str]) -> Iterator[dict[str, Any]]:
         """Yield the rows for which an expression holds, page by page."""
-        pages = self.client.query_iterator(
-            name, filter=expression, output_fields=list(fields), batch_size=PAGE, timeout=ANSWERING
-        )
-        try:
+        options = {"output_fields": list(fields), "batch_size": PAGE, "timeout": ANSWERING}
+        with contextlib.closing(self.client.query_iterator(name, filter=expression, **options)) as pages:
             while page := pages.next():
                 yield from page
-        finally:
-            pages.close()
 
     def find_each(
         self, name: str, field: str, values: Sequence[int], fields: Sequence[str]
@@ -194,10 +189,7 @@ class Store:
             yield from self.find(name, f"{field} in [{listed}]", fields)
 
     def write(self, name: str, manifest: Manifest, blocks: Iterable[Block], *, unique: bool) -> tuple[Part, int]:
-        """Add rows to a collection in requests of bounded size; return what was added, and how many rows were skipped.
-
-        Ids begin at the manifest's next one, and columns follow those that it has.
-        """
+        """Add rows to a collection in requests of bounded size; return what was added and how many were skipped."""
         seen = Seen() if unique else None
         places = {column: place for place, column in enumerate(manifest.columns)}
         rows = skipped = shortened = size = 0
@@ -216,16 +208,8 @@ class Store:
                 metadata = _plain(block.metadata[place]) if block.metadata else {}
                 text = block.texts[place].encode()[:TEXT_BYTES].decode(errors="ignore")
                 shortened += text != block.texts[place]
-                held.append(
-                    {
-                        "id": manifest.next_id + rows,
-                        "vector": vectors[place],
-                        "text": text,
-                        "digest": signed[place],
-                        "metadata": metadata,
-                        "keys": keys_of(metadata, places),
-                    }
-                )
+                row = {"id": manifest.next_id + rows, "vector": vectors[place], "text": text, "digest": signed[place]}
+                held.append({**row, "metadata": metadata, "keys": keys_of(metadata, places)})
                 rows += 1
                 size += 4 * manifest.dimensions + len(text) + len(str(metadata))
                 if size > BATCH_BYTES or len(held) == PAGE:
@@ -338,10 +322,10 @@ class MilvusIndex(Index):
             elif texts is not None:
                 given = set(texts)
                 found = self._store.find_each(self._rows, "digest", _signed(digest_of(given)), ["id", "text"])
-                chosen = [int(row["id"]) for row in found if row["text"] in given and self._is_visible(row)]
+                equal = (int(row["id"]) for row in found if row["text"] in given)
+                chosen = [each for each in equal if each < self.manifest.next_id]  # not of an unfinished addition
             else:
-                found = self._store.find(self._rows, self._visible(conditions), ["id"])
-                chosen = [int(row["id"]) for row in found]
+                chosen = [int(row["id"]) for row in self._store.find(self._rows, self._visible(conditions), ["id"])]
             for start in range(0, len(chosen), PAGE):
                 self._store.client.delete(self._rows, ids=chosen[start : start + PAGE], timeout=ANSWERING)
             if chosen:
@@ -376,20 +360,13 @@ class MilvusIndex(Index):
         self.refresh()
         check_vectors(queries, dimensions=self.dimensions)
         visible, least = self._visible(parse(where)), -np.inf if min_score is None else min_score
-        params = {"ef": max(EFFORT, k)} if self.manifest.kind == "hnsw" else {}
+        effort = {"ef": max(EFFORT, k)} if self.manifest.kind == "hnsw" else {}
+        options = {"limit": k, "filter": visible, "search_params": {"metric_type": METRIC, "params": effort}}
+        options |= {"anns_field": "vector", "output_fields": ["text", "metadata"], "timeout": ANSWERING}
         found: list[list[Hit]] = []
         for start in range(0, len(queries), QUERIES):
             with self._store.explained():
-                answers = self._store.client.search(
-                    self._rows,
-                    data=list(unit(queries[start : start + QUERIES])),
-                    anns_field="vector",
-                    limit=k,
-                    filter=visible,
-                    output_fields=["text", "metadata"],
-                    search_params={"metric_type": METRIC, "params": params},
-                    timeout=ANSWERING,
-                )
+                answers = self._store.client.search(self._rows, list(unit(queries[start : start + QUERIES])), **options)
             found += [[hit for hit in map(_hit, answer) if hit.score >= least] for answer in answers]
         return found
 
@@ -398,11 +375,9 @@ class MilvusIndex(Index):
         super()._check_where(where)
 
     def __len__(self) -> int:
+        counting = {"filter": self._visible([]), "output_fields": ["count(*)"], "timeout": ANSWERING}
         with self._store.explained():
-            answer = self._store.client.query(
-                self._rows, filter=self._visible([]), output_fields=["count(*)"], timeout=ANSWERING
-            )
-        return int(answer[0]["count(*)"])
+            return int(self._store.client.query(self._rows, **counting)[0]["count(*)"])
 
     @property
     def manifest(self) -> Manifest:
@@ -447,8 +422,7 @@ class MilvusIndex(Index):
         rows = len(self)
         with self._store.explained():
             version = self._store.client.get_server_version()
-        manifest = self.manifest
-        segments = [{"rows": rows, "kind": manifest.kind}]
+        manifest, segments = self.manifest, [{"rows": rows, "kind": self.manifest.kind}]
         return self._info(manifest, rows, segments, server=version, unfinished_addition=manifest.pending)
 
     def _put(self, manifest: Manifest) -> None:
@@ -459,16 +433,12 @@ class MilvusIndex(Index):
         hidden = f"id < {self.manifest.next_id}" if self.manifest.pending else ""  # of an unfinished addition
         return " and ".join(part for part in (hidden, expression(conditions, self.columns)) if part)
 
-    def _is_visible(self, row: Mapping[str, Any]) -> bool:
-        """Tell whether a row belongs to the index, and not to an unfinished addition."""
-        return int(row["id"]) < self.manifest.next_id
-
     def _by_id(self, ids: Sequence[int] | Ids, fields: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return the rows with these ids by id, or say which id is missing."""
         given = [int(each) for each in ids]
         with self._store.explained():
             found = self._store.find_each(self._rows, "id", given, fields)
-            rows = {int(row["id"]): row for row in found if self._is_visible(row)}
+            rows = {int(row["id"]): row for row in found if int(row["id"]) < self.manifest.next_id}
         if missing := [each for each in given if each not in rows]:
             raise InputError(f"{self.place} has no row with the id {missing[0]}.")
         return rows

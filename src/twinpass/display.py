@@ -46,9 +46,9 @@ class Displayed:
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as JSON can hold it."""
+        """Return the result as JSON can hold it; a field `provenance` comes first, not nested."""
         document: dict[str, Any] = plain(self)
-        return document
+        return {**document.pop("provenance", {}), **document}
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per row of the result."""

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from safetensors import safe_open
 
 from twinpass.bulk import encode_file as module
-from twinpass.bulk.columns import find_columns
 from twinpass.bulk.encode_file import encode_file
 from twinpass.bulk.shards import Job
-from twinpass.bulk.writers import Content, NpyWriter, SafetensorsWriter
+from twinpass.bulk.writers import WRITERS, Content, encode_rows, find_columns
 from twinpass.encoder.encoder import Encoder, TruncationWarning
 from twinpass.errors import ConfigError, InputError, OutputError
 
@@ -92,7 +92,7 @@ def test_an_input_that_changed_leaves_nothing_to_resume(model, lines, tmp_path, 
         return real(*arguments, **options)
 
     monkeypatch.setattr(module, "encode_rows", change_and_encode)
-    with pytest.raises(InputError, match="20 texts at first, then only"):
+    with pytest.raises(InputError, match="20 texts at first, then 9"):
         encode_file(lines, tmp_path / "v.npy", model=model, shard_rows=6)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
@@ -206,12 +206,22 @@ def test_truncation_is_reported_once_for_all_shards(model, sentences, tmp_path):
     assert ["2 texts are longer than 5 tokens" in str(each.message) for each in caught] == [True]
 
 
-def test_headers_keep_their_length_however_many_rows_come(tmp_path):
-    for kind in (NpyWriter, SafetensorsWriter):
-        writer = kind(tmp_path / "v", 4096, Content(False, {"model": "x" * 500, "data": "ü"}))
-        start = writer._header()
-        writer._rows = 10**12
-        assert len(writer._header()) == len(start)
-        writer._rows = 0
-        writer.finish()
-        writer.close()
+@pytest.mark.parametrize("rows", [0, 1, 1000])
+def test_headers_are_those_of_the_format_however_many_rows_come(tmp_path, rows):
+    content = Content(False, {"model": "x" * 500, "data": "ü"})
+    vectors = np.arange(rows * 5, dtype=np.float32).reshape(rows, 5)
+    for suffix in (".npy", ".safetensors"):
+        path = tmp_path / f"v{suffix}"
+        with WRITERS[suffix](path, vectors.shape, content) as write:
+            write([], vectors, [])
+    np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), vectors)
+    with safe_open(tmp_path / "v.safetensors", "np") as stored:
+        np.testing.assert_array_equal(stored.get_tensor("vectors"), vectors)
+        assert stored.metadata() == content.metadata
+
+
+def test_a_file_that_lacks_rows_is_not_written(model, tmp_path):
+    encoder = Encoder.load(model, device="cpu")
+    with pytest.raises(RuntimeError, match="expected 3 rows, got 2"):
+        encode_rows([("a dog", {}), ("the cat", {})], 3, tmp_path / "v.npy", encoder, Content(False, {}))
+    assert [path.name for path in tmp_path.iterdir()] == []

@@ -12,11 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from twinpass.bulk.columns import Columns, Row, find_columns
 from twinpass.bulk.encode_file import _metadata, encode_file
-from twinpass.bulk.ray import Recipe, ShardEncoder
+from twinpass.bulk.ray import ShardEncoder
 from twinpass.bulk.shards import Job, read_rows
-from twinpass.bulk.writers import Content
+from twinpass.bulk.writers import Columns, Content, Row, find_columns
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, MissingExtra, OutputError
 from twinpass.provenance import provenance
@@ -112,25 +111,25 @@ def test_another_job_is_refused_and_left_alone(tmp_path):
     assert begun.shards[0].texts.exists()
 
 
-def recipe(model: str, columns: Columns | None = None) -> Recipe:
+def recipe(model: str, columns: Columns | None = None) -> tuple[dict[str, str], Content]:
     facts = provenance(model=Encoder.load(model, device="cpu"), data=[("x.txt", "0" * 64)])
     loading = {"device": "cpu", "precision": "fp32", "runtime": "torch"}
-    return Recipe(loading, Content(True, _metadata(facts), columns or Columns()))
+    return loading, Content(True, _metadata(facts), columns or Columns())
 
 
-def asked(number: int, texts: Path, vectors: Path) -> dict[str, np.ndarray]:
-    """A batch as Ray Data hands it to an actor."""
-    return {"shard": np.array([number]), "texts": np.array([str(texts)]), "vectors": np.array([str(vectors)])}
+def asked(number: int, texts: Path, vectors: Path) -> dict[str, int | str]:
+    """A row as Ray Data hands it to an actor."""
+    return {"shard": number, "texts": str(texts), "vectors": str(vectors)}
 
 
 def test_a_worker_makes_the_librarys_vectors(tmp_path, model):
     begun = job(tmp_path)
     begun.begin()
     begun.write_texts(rows(["a dog", "a dog", "the cat", *TEXTS[3:]]), Columns())
-    worker = ShardEncoder(recipe(model))
+    worker = ShardEncoder(*recipe(model))
     shard = begun.shards[0]
     made = worker(asked(0, shard.texts, shard.vectors))
-    assert list(map(json.loads, made["made"])) == [{"shard": 0, "rows": 3, "distinct": 2, "truncated": 0}]
+    assert json.loads(made["made"]) == {"shard": 0, "rows": 3, "distinct": 2, "truncated": 0}
     table = pq.read_table(shard.vectors)
     wanted = Encoder.load(model, device="cpu").encode(["a dog", "a dog", "the cat"], normalize=True)
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), wanted, atol=1e-6)
@@ -140,11 +139,11 @@ def test_a_worker_makes_the_librarys_vectors(tmp_path, model):
 def test_a_worker_reports_what_the_user_can_fix(tmp_path, model):
     told = recipe(model)
     pq.write_table(pa.table({"text": ["a dog"]}), tmp_path / "t.parquet")
-    missing = ShardEncoder(told)(asked(0, tmp_path / "t.parquet", tmp_path / "no" / "v.parquet"))
-    assert "there is no folder" in json.loads(missing["made"][0])["refusal"]
-    told.content.metadata["model_fingerprint"] = "f" * 64
-    other = ShardEncoder(told)(asked(0, tmp_path / "t.parquet", tmp_path / "v.parquet"))
-    assert "not ffffffffffff. Put the same files on every machine." in json.loads(other["made"][0])["refusal"]
+    missing = ShardEncoder(*told)(asked(0, tmp_path / "t.parquet", tmp_path / "no" / "v.parquet"))
+    assert "there is no folder" in json.loads(missing["made"])["refusal"]
+    told[1].metadata["model_fingerprint"] = "f" * 64
+    other = ShardEncoder(*told)(asked(0, tmp_path / "t.parquet", tmp_path / "v.parquet"))
+    assert "not ffffffffffff. Put the same files on every machine." in json.loads(other["made"])["refusal"]
 
 
 def test_a_worker_carries_the_other_columns_along(tmp_path, model):
@@ -156,7 +155,7 @@ def test_a_worker_carries_the_other_columns_along(tmp_path, model):
     begun.begin()
     begun.write_texts(iter(given), columns)
     assert read_rows(begun.shards[1].texts) == given[3:6]
-    ShardEncoder(recipe(model, columns))(asked(1, begun.shards[1].texts, begun.shards[1].vectors))
+    ShardEncoder(*recipe(model, columns))(asked(1, begun.shards[1].texts, begun.shards[1].vectors))
     table = pq.read_table(begun.shards[1].vectors)
     assert table["id"].to_pylist() == [3, 4, 5] and table["day"].to_pylist()[0] == datetime.date(2020, 1, 4)
     assert table["text"].to_pylist() == TEXTS[3:6] and table.schema.field("id").type == pa.int64()

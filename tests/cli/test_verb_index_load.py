@@ -14,7 +14,7 @@ import pytest
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import InputError
 from twinpass.search.index import Index
-from twinpass.search.stored_vectors import StoredVectors
+from twinpass.search.texts import StoredVectors
 
 TEXTS = ["the cat sat on the mat", "a dog", "the cat sat on the mat", "two more words", "water and oil"]
 
@@ -76,7 +76,7 @@ def test_what_encode_did_not_write_is_refused(tmp_path):
     ]:
         with pytest.raises(InputError, match=told):
             StoredVectors(tmp_path / name)
-    assert len(StoredVectors(write(tmp_path / "good.parquet", notes))) == 1
+    assert StoredVectors(write(tmp_path / "good.parquet", notes)).total == 1
 
 
 def test_the_pooler_that_was_chosen_is_remembered(run, model, tmp_path):

@@ -72,7 +72,7 @@ def test_every_call_from_texts_to_answers(encoder: Encoder, there: tuple[str, di
     assert (found.texts, found.kept, found.duplicates, found.exact) == (5, 4, 1, True)
     assert found.groups[0]["kept"]["id"] == 0 and found.records()[0]["id"] == 3
     clusters = index.cluster(2, seed=1)
-    assert sum(each.size for each in clusters.clusters) == 5 and clusters.labels[0] == clusters.labels[3]
+    assert sum(each["size"] for each in clusters.clusters) == 5 and clusters.labels[0] == clusters.labels[3]
 
     assert index.remove(where="year<3") + index.remove(ids=[0]) + index.remove(texts=["a dog"]) == 3
     index.compact()

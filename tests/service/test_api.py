@@ -23,6 +23,7 @@ from twinpass.errors import ConfigError, ModelError
 from twinpass.search.index import Block, Index
 from twinpass.service.app import Service, app_of, create_app
 from twinpass.service.limits import Limits
+from twinpass.service.server import Serving, serve
 
 Scene = Callable[[httpx.AsyncClient], Awaitable[None]]
 EMBEDDINGS = "/v1/embeddings"
@@ -226,13 +227,13 @@ def test_a_client_that_has_gone_takes_its_work_along(held):
                 assert message["status"] == 499
 
         async with service.running():
-            first = asyncio.create_task(service.encode_texts(["first"]))
+            first = asyncio.create_task(service.encode(["first"]))
             await asyncio.to_thread(held.begun.wait, 10)
             await app(scope, receive, send)
             assert service.held == 1
             held.go.set()
             await first
-            await service.encode_texts(["last"])
+            await service.encode(["last"])
 
     asyncio.run(run())
     assert [list(row) for row in held.rows] == held.tokenize(["first", "last"])
@@ -459,6 +460,26 @@ def test_an_index_rebuilt_with_another_model_is_not_searched(encoder, index):
         assert (await client.post(EMBEDDINGS, json={"input": "a"})).status_code == 200
 
     play(Service(encoder, index), scene)
+
+
+def test_an_index_on_milvus_is_described_and_searched(encoder, index, tmp_path, monkeypatch):
+    pytest.importorskip("milvus_lite", reason="needs Milvus (extra [milvus])")
+    rows = Block([hit.text for hit in index.entries(index.ids())], index.vectors())
+    from twinpass.search.engines.milvus import Address, MilvusIndex
+
+    served = MilvusIndex.from_blocks(Address(str(tmp_path / "m.db"), "docs"), [rows], model=index.model)
+
+    async def scene(client: httpx.AsyncClient) -> None:
+        info = (await client.get("/index")).json()
+        assert (info["count"], info["distinct"], info["fingerprint"]) == (len(index), None, encoder.fingerprint)
+        found = (await client.post("/search", json={"query": rows.texts[2], "k": 1})).json()["results"]
+        assert found[0][0]["text"] == rows.texts[2]
+
+    play(Service(encoder, served), scene)
+    started: list[Serving] = []
+    monkeypatch.setattr("twinpass.service.server.run_server", lambda app, bound: None)
+    serve(encoder, served, port=0, started=started.append)
+    assert started[0].index == f"docs at {tmp_path / 'm.db'}"
 
 
 def test_an_index_whose_folder_is_gone_is_still_searched(encoder, index):

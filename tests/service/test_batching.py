@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from twinpass.errors import TwinpassError
-from twinpass.service.batching import Batcher
-from twinpass.service.metrics import Metrics
+from twinpass.service.batching import Batcher, Metrics
 
 
 class Model:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.bulk.columns import Columns, Row, find_columns
-from twinpass.bulk.ray import Recipe, encode_shards, find_ray
-from twinpass.bulk.shards import Job, check_shard_folder, shard_files
-from twinpass.bulk.writers import WRITERS, Content, encode_rows
+from twinpass.bulk.ray import encode_shards, find_ray
+from twinpass.bulk.shards import Job, check_shard_folder
+from twinpass.bulk.writers import WRITERS, Columns, Content, Row, encode_rows, find_columns
 from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError, InputError, OutputError
-from twinpass.files import check_writable, plain
+from twinpass.files import check_writable
 from twinpass.progress import Advance, Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 
@@ -59,12 +57,6 @@ class EncodedFile(Displayed):
         names = ("texts", "distinct", "truncated", "bad_rows", "dimensions", "seconds", "texts_per_second")
         return [{name: getattr(self, name) for name in names}]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the numbers and the provenance as one flat document."""
-        numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "provenance"}
-        document: dict[str, Any] = plain({**self.provenance, **numbers})
-        return document
-
     def summary(self) -> str:
         """Return the numbers in one line."""
         skipped = f", {self.bad_rows:,} bad rows skipped" if self.bad_rows else ""
@@ -78,7 +70,7 @@ def encode_file(
     output: str | os.PathLike[str],
     *,
     model: str | os.PathLike[str] | Encoder = "minilm",
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
     normalize: bool = False,
@@ -136,21 +128,21 @@ def encode_file(
     if shard_rows is None:
         files = [target]
         with progress("encoding", total=total) as advance:
-            counts = [encode_rows(rows, target, encoder, content, advance)]
+            counts = [encode_rows(rows, total, target, encoder, content, advance)]
     else:
-        files = shard_files(target, total=total, shard_rows=shard_rows)
         job = Job(target, total=total, shard_rows=shard_rows, identity=_identity(content, loading))
+        files = [target / shard.vectors.name for shard in job.shards]
         resumed = job.finished()
         if resumed:
             log(f"{len(resumed):,} of {len(files):,} shards were finished before")
-        with _working(job):
+        with job.working():
             if ray and job.without_texts():
                 log(f"cutting the input into {len(files):,} shards ...")
                 job.write_texts(rows, carried)
             with progress("encoding", total=total) as advance:
                 advance(sum(made["rows"] for made in resumed))
                 if ray:
-                    for made in encode_shards(job, Recipe(loading, content), workers=workers, address=address):
+                    for made in encode_shards(job, loading, content, workers=workers, address=address):
                         advance(made["rows"])
                 else:
                     _encode_here(job, rows, encoder, content, advance)
@@ -235,30 +227,13 @@ def _rows(corpus: Corpus, total: int, columns: Columns) -> Iterator[Row]:
     for texts, others in records:
         for text in texts:
             count += 1
-            if count > total:
-                raise _changed(corpus, total, f"more than {total}")
-            yield text, columns.named(others)
-    if count < total:
-        raise _changed(corpus, total, f"only {count}")
-
-
-def _changed(corpus: Corpus, total: int, now: str) -> InputError:
-    return InputError(
-        f"{corpus.source} changed while it was read: {total} texts at first, then {now}. "
-        "Run again when nothing writes to it."
-    )
-
-
-@contextlib.contextmanager
-def _working(job: Job) -> Iterator[None]:
-    """Complete a job if nothing failed; after a failure keep what a later run can resume."""
-    job.begin()
-    try:
-        yield
-        job.complete()
-    except BaseException as error:
-        job.give_up(keep=not isinstance(error, InputError))  # of an input that changed, every shard is in doubt
-        raise
+            if count <= total:
+                yield text, columns.named(others)
+    if count != total:
+        raise InputError(
+            f"{corpus.source} changed while it was read: {total} texts at first, then {count}. "
+            "Run again when nothing writes to it."
+        )
 
 
 def _encode_here(job: Job, rows: Iterator[Row], encoder: Encoder, content: Content, advance: Advance) -> None:
@@ -267,7 +242,8 @@ def _encode_here(job: Job, rows: Iterator[Row], encoder: Encoder, content: Conte
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
-        job.encode(rows, lambda own, target: encode_rows(own, target, encoder, content, advance))
+        for shard, own in job.cut(rows, job.left()):
+            job.note({"shard": shard.number, **encode_rows(own, shard.rows, shard.vectors, encoder, content, advance)})
     truncated = sum(made["truncated"] for made in job.finished())
     if truncated:
         message = f"{truncated:,} texts are longer than {encoder.max_tokens} tokens and were truncated."

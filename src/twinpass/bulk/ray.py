@@ -6,18 +6,15 @@ import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.bulk.shards import Job, Shard, read_rows
+from twinpass.bulk.shards import Job, read_rows
 from twinpass.bulk.writers import Content, encode_rows
 from twinpass.errors import ConfigError, MissingExtra, ModelError, UserError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from twinpass.encoder.encoder import Encoder
 
 # Read when Ray is imported or started: no usage statistics, and no bars of its own on the terminal.
@@ -29,47 +26,38 @@ ENVIRONMENT = {
 LOCAL_STORE = 128 << 20  # bytes of shared memory for a cluster of our own: only names of files pass through it
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """All that a worker must know to encode a shard as any other worker would."""
-
-    loading: Mapping[str, Any]  # options of Encoder.load
-    content: Content
-
-
 class ShardEncoder:
     """An actor: it loads the model once, then makes files of vectors from files of texts."""
 
-    def __init__(self, recipe: Recipe) -> None:
-        self._recipe = recipe
+    def __init__(self, loading: Mapping[str, Any], content: Content) -> None:
+        self._content = content
         self._refusal: UserError | None = None
         try:
-            self._encoder = _load(recipe)
+            self._encoder = _load(loading, content.metadata)
         except UserError as error:  # reported with the first shard
             self._refusal = error
 
-    def __call__(self, batch: dict[str, NDArray[Any]]) -> dict[str, list[str]]:
-        """Encode the shards of a batch and return, as JSON, what was counted in each, or why it was refused."""
-        places = zip(batch["shard"], batch["texts"], batch["vectors"], strict=True)
-        made = [self._encode(int(shard), Path(str(texts)), Path(str(to))) for shard, texts, to in places]
-        return {"made": [json.dumps(one) for one in made]}
+    def __call__(self, shard: dict[str, Any]) -> dict[str, str]:
+        """Encode a shard and return, as JSON, what was counted in it, or why it was refused."""
+        return {"made": json.dumps(self._encode(int(shard["shard"]), Path(shard["texts"]), Path(shard["vectors"])))}
 
     def _encode(self, number: int, texts: Path, vectors: Path) -> dict[str, Any]:
         """Return a user's error as an answer: raised, Ray would bury it in tracebacks of its own."""
         try:
             if self._refusal is not None:
                 raise self._refusal
-            return {"shard": number, **encode_rows(read_rows(texts), vectors, self._encoder, self._recipe.content)}
+            rows = read_rows(texts)
+            return {"shard": number, **encode_rows(rows, len(rows), vectors, self._encoder, self._content)}
         except UserError as error:
             return {"refusal": str(error)}
 
 
-def _load(recipe: Recipe) -> Encoder:
+def _load(loading: Mapping[str, Any], metadata: Mapping[str, str]) -> Encoder:
     """Load the model, and make sure that it is the one which every other worker has."""
     from twinpass.encoder.encoder import Encoder
 
-    name, expected = (recipe.content.metadata[key] for key in ("model", "model_fingerprint"))
-    encoder = Encoder.load(name, **recipe.loading)
+    name, expected = metadata["model"], metadata["model_fingerprint"]
+    encoder = Encoder.load(name, **loading)
     found = encoder.fingerprint
     if found != expected:
         raise ModelError(
@@ -79,33 +67,32 @@ def _load(recipe: Recipe) -> Encoder:
     return encoder
 
 
-def encode_shards(job: Job, recipe: Recipe, *, workers: int | None, address: str | None) -> Iterator[dict[str, int]]:
-    """Encode what is left of a job, yielding what was counted in each shard as it is finished."""
+def encode_shards(
+    job: Job, loading: Mapping[str, Any], content: Content, *, workers: int | None, address: str | None
+) -> Iterator[dict[str, int]]:
+    """Encode what is left of a job, yielding what was counted in each shard as it is finished.
+
+    `loading` are the options of Encoder.load: every worker encodes as any other would.
+    """
     ray, left = find_ray(), job.left()
     if not left:
         return
     with _cluster(ray, address, workers=workers):
-        for row in _dataset(ray, left, recipe, workers=workers).iter_rows():
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = False
+        context.print_on_execution_start = False
+        items = [{"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in left]
+        needs, most = _resources(ray, device=str(loading["device"]))
+        # A task takes minutes, so none waits in an actor's queue while another actor has nothing to do.
+        pool = ray.data.ActorPoolStrategy(size=min(workers or most, len(left)), max_tasks_in_flight_per_actor=1)
+        tasks = ray.data.from_items(items, override_num_blocks=len(items))  # one for each shard
+        done = tasks.map(ShardEncoder, compute=pool, fn_constructor_args=(loading, content), **needs)
+        for row in done.iter_rows():
             made = json.loads(row["made"])
             if "refusal" in made:
                 raise UserError(made["refusal"])
             job.note(made)
             yield made
-
-
-def _dataset(ray: Any, shards: Sequence[Shard], recipe: Recipe, *, workers: int | None) -> Any:
-    """Return the work as Ray Data takes it: one task for each shard, on a pool of actors."""
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.print_on_execution_start = False
-    items = [{"shard": shard.number, "texts": str(shard.texts), "vectors": str(shard.vectors)} for shard in shards]
-    needs, most = _resources(ray, device=str(recipe.loading["device"]))
-    size = min(workers or most, len(shards))
-    # A task takes minutes, so none waits in an actor's queue while another actor has nothing to do.
-    pool = ray.data.ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=1)
-    return ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-        ShardEncoder, batch_size=1, compute=pool, fn_constructor_args=(recipe,), **needs
-    )
 
 
 def _resources(ray: Any, *, device: str) -> tuple[dict[str, int], int]:

@@ -13,16 +13,17 @@ Readers of parquet folders skip names that begin with an underscore.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from twinpass.bulk.columns import Columns, Row
-from twinpass.errors import OutputError
+from twinpass.bulk.writers import Columns, Row
+from twinpass.errors import InputError, OutputError
 from twinpass.files import check_writable, explaining, replace_folder, write_json, writing
 
 JOB, FINISHED, TEXTS = "_job.json", "_finished.jsonl", "_texts"
@@ -44,24 +45,20 @@ class Job:
     def __init__(self, output: Path, *, total: int, shard_rows: int, identity: Mapping[str, Any]) -> None:
         self.output = output.absolute()  # workers have other working folders
         self.identity = {**identity, "texts": total, "shard_rows": shard_rows}
-        self.folder = self._find_folder()
+        # Once complete, the folder has the name of the output.
+        done = _read_identity(self.output) == self.identity
+        self.folder = self.output if done else self.output.with_name(f"{self.output.name}.unfinished")
         self._finished = _read_notes(self.folder / FINISHED)
-        files = shard_files(output, total=total, shard_rows=shard_rows)
+        count = -(-total // shard_rows)
         self.shards = [
             Shard(
                 number,
                 min(shard_rows, total - number * shard_rows),
                 self.folder / TEXTS / f"{number:05d}.parquet",
-                self.folder / file.name,
+                self.folder / f"{output.stem}-{number:05d}-of-{count:05d}{output.suffix}",
             )
-            for number, file in enumerate(files)
+            for number in range(count)
         ]
-
-    def _find_folder(self) -> Path:
-        """Return the output if this job made it already, else the folder beside it where the job is made."""
-        if _read_identity(self.output) == self.identity:
-            return self.output
-        return self.output.with_name(f"{self.output.name}.unfinished")
 
     def begin(self) -> None:
         """Make the folder of this job, or resume what an earlier run of it left."""
@@ -71,15 +68,26 @@ class Job:
                 self.folder.mkdir(exist_ok=True)
             write_json(self.folder / JOB, self.identity)
         elif found != self.identity:
-            raise self._another(found)
+            differing = [name for name in self.identity if found.get(name) != self.identity[name]]
+            listed = ", ".join(f"{name} {found.get(name)!r} (now {self.identity[name]!r})" for name in differing)
+            raise OutputError(
+                f"{self.folder} holds the unfinished work of another job: {listed}. Finish that one with the command "
+                "that began it, delete the folder, or choose another output."
+            )
 
-    def _another(self, found: Mapping[str, Any]) -> OutputError:
-        differing = [name for name in self.identity if found.get(name) != self.identity[name]]
-        listed = ", ".join(f"{name} {found.get(name)!r} (now {self.identity[name]!r})" for name in differing)
-        return OutputError(
-            f"{self.folder} holds the unfinished work of another job: {listed}. Finish that one with the command that "
-            "began it, delete the folder, or choose another output."
-        )
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Begin the job, and complete it if nothing failed; after a failure keep what a later run can resume."""
+        self.begin()
+        try:
+            yield
+            self.complete()
+        except BaseException as error:
+            holds_work = self.finished() or (self.folder / TEXTS).exists()
+            keep = holds_work and not isinstance(error, InputError)  # of an input that changed, every shard is in doubt
+            if self.folder != self.output and not keep:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            raise
 
     def finished(self) -> list[dict[str, int]]:
         """Return what was counted in each shard that is done."""
@@ -92,16 +100,15 @@ class Job:
     def _is_done(self, shard: Shard) -> bool:
         return shard.number in self._finished and shard.vectors.exists()
 
-    def encode(self, rows: Iterator[Row], encode: Callable[[Iterable[Row], Path], dict[str, int]]) -> None:
-        """Encode what is left in this process; `encode` makes one file of some rows and returns what it counted."""
-        left = {shard.number for shard in self.left()}
+    def cut(self, rows: Iterator[Row], shards: Collection[Shard]) -> Iterator[tuple[Shard, Iterator[Row]]]:
+        """Yield each of these shards with its rows of the input, reading past the others."""
+        chosen = {*shards}
         for shard in self.shards:
             own = islice(rows, shard.rows)
-            if shard.number in left:
-                self.note({"shard": shard.number, **encode(own, shard.vectors)})
-            else:
-                for _ in own:  # read past what is done
-                    pass
+            if shard in chosen:
+                yield shard, own
+            for _ in own:
+                pass
         next(rows, None)  # reports an input that has become longer
 
     def without_texts(self) -> list[Shard]:
@@ -110,14 +117,17 @@ class Job:
 
     def write_texts(self, rows: Iterator[Row], columns: Columns) -> None:
         """Cut the input into the files of texts that workers still need."""
-        needed = {shard.number for shard in self.without_texts()}
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        schema = pa.schema([("text", pa.string()), *columns.fields()])
         with explaining(self.folder):
             (self.folder / TEXTS).mkdir(exist_ok=True)
-        for shard in self.shards:
-            own = list(islice(rows, shard.rows))
-            if shard.number in needed:
-                _write_rows(shard.texts, own, columns)
-        next(rows, None)
+        for shard, own in self.cut(rows, self.without_texts()):
+            texts, others = zip(*own, strict=True)
+            table = pa.Table.from_pydict({"text": texts, **columns.values(others)}, schema=schema)
+            with writing(shard.texts) as aside:
+                parquet.write_table(table, aside, compression="zstd")
 
     def note(self, made: dict[str, int]) -> None:
         """Record that a shard is done; its texts are no longer needed."""
@@ -132,18 +142,6 @@ class Job:
         if self.folder != self.output:
             with explaining(self.output):
                 replace_folder(self.folder, self.output)
-
-    def give_up(self, *, keep: bool) -> None:
-        """Clean up after a failure: delete the unfinished folder, unless it is kept and holds something to resume."""
-        holds_work = self.finished() or (self.folder / TEXTS).exists()
-        if self.folder != self.output and not (keep and holds_work):
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def shard_files(output: Path, *, total: int, shard_rows: int) -> list[Path]:
-    """Return the files of a sharded output: vectors-00000-of-00003.npy and so on."""
-    count = -(-total // shard_rows)
-    return [output / f"{output.stem}-{place:05d}-of-{count:05d}{output.suffix}" for place in range(count)]
 
 
 def check_shard_folder(output: Path) -> None:
@@ -162,16 +160,6 @@ def read_rows(path: Path) -> list[Row]:
     from pyarrow import parquet
 
     return [(row.pop("text"), row) for row in parquet.read_table(path).to_pylist()]
-
-
-def _write_rows(path: Path, rows: list[Row], columns: Columns) -> None:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    schema = pa.schema([("text", pa.string()), *columns.fields()])
-    arrays = [pa.array([text for text, _ in rows], pa.string()), *columns.arrays([others for _, others in rows])]
-    with writing(path) as aside:
-        parquet.write_table(pa.Table.from_arrays(arrays, schema=schema), aside, compression="zstd")
 
 
 def _read_identity(folder: Path) -> dict[str, Any] | None:

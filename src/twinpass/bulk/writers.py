@@ -1,24 +1,103 @@
-"""Rows to one file of vectors: .npy, .parquet or .safetensors, as a stream, whole or not at all."""
+"""Rows to one file of vectors: .npy, .parquet or .safetensors, as a stream, whole or not at all.
+
+Parquet also holds the texts and the other columns of the input (id, category ...), found in one pass over it.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import datetime
+import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from io import BufferedWriter
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.bulk.columns import Columns, Row
 from twinpass.files import writing
 from twinpass.progress import Advance
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from twinpass.encoder.encoder import Encoder
+
+OURS = ("text", "vector")  # columns of every parquet file that we write
+PREFIX = "source_"  # for a column of the input that has the name of one of ours
+Row = tuple[str, Mapping[str, object]]  # a text, and by name the values of the other columns
+
+# Which parquet type holds every one of these kinds of values without loss; all other mixtures become text.
+_TYPES = (
+    ({"bool"}, "bool"),
+    ({"int", "long"}, "int64"),
+    ({"int", "float"}, "float64"),
+    ({"date"}, "date32"),
+    ({"datetime"}, "timestamp[us]"),
+)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names and parquet types of the columns to carry along, and a fingerprint of their content."""
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)  # name in the input -> name in the output
+    fingerprint: str | None = None
+
+    def named(self, values: Mapping[str, object]) -> Mapping[str, object]:
+        """Return a row's values under the names of the output."""
+        if not self.renamed:
+            return values
+        return {self.renamed.get(name, name): value for name, value in values.items()}
+
+    def fields(self) -> list[tuple[str, Any]]:
+        """Return names and types as a parquet schema takes them."""
+        import pyarrow as pa
+
+        return [(name, pa.type_for_alias(kind)) for name, kind in self.types.items()]
+
+    def values(self, rows: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+        """Return the values of each column; a value that a row lacks is None."""
+        return {name: [_convert(row.get(name), kind) for row in rows] for name, kind in self.types.items()}
+
+
+def find_columns(records: Iterable[Mapping[str, object]]) -> Columns:
+    """Return the columns that at least one row has a value for."""
+    kinds: dict[str, set[str]] = {}
+    digest = hashlib.sha256()
+    for values in records:
+        for name, value in values.items():
+            kinds.setdefault(name, set()).add(_kind(value))
+        digest.update(f"{values!r}\n".encode())
+    renamed: dict[str, str] = {}
+    for name in kinds.keys() & {*OURS}:
+        free = PREFIX + name
+        while free in kinds:
+            free = PREFIX + free
+        renamed[name] = free
+    types = {
+        renamed.get(name, name): next((alias for fitting, alias in _TYPES if found <= fitting), "string")
+        for name, found in kinds.items()
+    }
+    return Columns(types, renamed, digest.hexdigest() if kinds else None)
+
+
+def _kind(value: object) -> str:
+    if type(value) is not int:
+        return type(value).__name__
+    return "int" if abs(value) <= 2**53 else "long" if -(2**63) <= value < 2**63 else "huge"
+
+
+def _convert(value: Any, kind: str) -> object:
+    """Return a value as a column of this type takes it; what has no type of its own is written as text or JSON."""
+    if value is None or kind not in ("string", "float64"):
+        return value
+    if kind == "float64":
+        return float(value)
+    if isinstance(value, (bool, int, float, list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)
 
 
 @dataclass(frozen=True)
@@ -31,119 +110,80 @@ class Content:
 
 
 def encode_rows(
-    rows: Iterable[Row], target: Path, encoder: Encoder, content: Content, advance: Advance = lambda count: None
+    rows: Iterable[Row],
+    count: int,
+    target: Path,
+    encoder: Encoder,
+    content: Content,
+    advance: Advance = lambda count: None,
 ) -> dict[str, int]:
-    """Encode rows into one file; return how many rows, distinct texts and truncated texts there were.
+    """Encode this many rows into one file; return how many rows, distinct texts and truncated texts there were.
 
     Repeats are recognised within a block of the stream, as the encoder does.
     """
     counted = {"rows": 0, "distinct": 0, "truncated": 0}
-    with writing(target) as aside:
-        writer = WRITERS[target.suffix](aside, encoder.dimensions, content)
-        try:
-            for block, vectors, cut in encoder.encode_stream(rows, key=itemgetter(0), normalize=content.normalize):
-                texts, others = zip(*block, strict=True)
-                writer.write(texts, vectors, others)
-                for name, count in (("rows", len(texts)), ("distinct", len({*texts})), ("truncated", len(cut))):
-                    counted[name] += count
-                advance(len(texts))
-            writer.finish()
-        finally:
-            writer.close()
+    with writing(target) as aside, WRITERS[target.suffix](aside, (count, encoder.dimensions), content) as write:
+        for block, vectors, cut in encoder.encode_stream(rows, key=itemgetter(0), normalize=content.normalize):
+            texts, others = zip(*block, strict=True)
+            write(texts, vectors, others)
+            for name, number in (("rows", len(texts)), ("distinct", len({*texts})), ("truncated", len(cut))):
+                counted[name] += number
+            advance(len(texts))
+        if counted["rows"] != count:
+            raise RuntimeError(f"expected {count} rows, got {counted['rows']}")
     return counted
 
 
-class _Appending:
-    """Takes blocks of rows: a header of fixed length, rewritten when the number of rows is known, then float32."""
-
-    def __init__(self, path: Path, dimensions: int, content: Content) -> None:
-        self._dimensions = dimensions
-        self._metadata = content.metadata
-        self._rows = 0
-        self._stream: BufferedWriter = path.open("wb")
-        self._room = self._stream.write(self._header())
-
-    def write(self, texts: Sequence[str], vectors: NDArray[np.float32], others: Sequence[Mapping[str, object]]) -> None:
-        """Append a block of vectors; the format holds neither texts nor other columns."""
-        self._stream.write(vectors.astype("<f4", copy=False).tobytes())
-        self._rows += len(vectors)
-
-    def finish(self) -> None:
-        """Write the number of rows into the header."""
-        header = self._header()
-        if len(header) != self._room:
-            raise RuntimeError(f"the header grew from {self._room} to {len(header)} bytes")
-        self._stream.seek(0)
-        self._stream.write(header)
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
-
-    def _header(self) -> bytes:
-        raise NotImplementedError
+Write = Callable[[Sequence[str], Any, Sequence[Mapping[str, object]]], object]  # texts, vectors, other columns
 
 
-class NpyWriter(_Appending):
-    """An array (rows, dimensions) for numpy.load."""
-
-    def _header(self) -> bytes:
-        import io
-
-        from numpy.lib import format
-
-        # numpy pads a header so that the first axis can grow without moving the data.
-        stream = io.BytesIO()
-        shape = (self._rows, self._dimensions)
-        format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": shape})
-        return stream.getvalue()
+@contextlib.contextmanager
+def _appending(path: Path, header: bytes) -> Iterator[Write]:
+    """Write a header, then float32 numbers; such a format holds neither texts nor other columns."""
+    with path.open("wb") as stream:
+        stream.write(header)
+        yield lambda texts, vectors, others: stream.write(vectors.astype("<f4", copy=False).tobytes())
 
 
-class SafetensorsWriter(_Appending):
-    """A tensor `vectors` (rows, dimensions) with the provenance as metadata."""
+def _npy(path: Path, shape: tuple[int, int], content: Content) -> AbstractContextManager[Write]:
+    """Write an array (rows, dimensions) for numpy.load."""
+    from numpy.lib import format
 
-    def _header(self) -> bytes:
-        # The format allows spaces after the JSON: room for longer numbers, in steps of 8 to align the rows.
-        length = (len(self._describe(0)) + 64) // 8 * 8
-        return length.to_bytes(8, "little") + self._describe(self._rows).ljust(length)
-
-    def _describe(self, rows: int) -> bytes:
-        offsets = [0, 4 * rows * self._dimensions]
-        tensor = {"dtype": "F32", "shape": [rows, self._dimensions], "data_offsets": offsets}
-        return json.dumps({"__metadata__": dict(self._metadata), "vectors": tensor}).encode()
+    header = io.BytesIO()
+    format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return _appending(path, header.getvalue())
 
 
-class ParquetWriter:
-    """Columns `text`, `vector` (a list of fixed length) and those of the input, with the provenance as metadata."""
-
-    def __init__(self, path: Path, dimensions: int, content: Content) -> None:
-        import pyarrow as pa
-        from pyarrow import parquet
-
-        self._dimensions, self._columns = dimensions, content.columns
-        fields = [("text", pa.string()), ("vector", pa.list_(pa.float32(), dimensions)), *content.columns.fields()]
-        self._schema = pa.schema(fields, metadata=dict(content.metadata))
-        self._stream = path.open("wb")  # opened here, so that a full disk raises the system's own error
-        repeating = [name for name, kind in fields if kind == pa.string()]
-        self._parquet: Any = parquet.ParquetWriter(self._stream, self._schema, use_dictionary=repeating)
-
-    def write(self, texts: Sequence[str], vectors: NDArray[np.float32], others: Sequence[Mapping[str, object]]) -> None:
-        """Append a block as one row group."""
-        import pyarrow as pa
-
-        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), self._dimensions)
-        arrays = [pa.array(texts), column, *self._columns.arrays(others)]
-        self._parquet.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-
-    def finish(self) -> None:
-        """Write the footer."""
-        self._parquet.close()
-        self._stream.flush()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
+def _safetensors(path: Path, shape: tuple[int, int], content: Content) -> AbstractContextManager[Write]:
+    """Write a tensor `vectors` (rows, dimensions) with the provenance as metadata."""
+    tensor = {"dtype": "F32", "shape": shape, "data_offsets": [0, 4 * shape[0] * shape[1]]}
+    header = json.dumps({"__metadata__": dict(content.metadata), "vectors": tensor}).encode()
+    header += b" " * (-len(header) % 8)  # the format allows spaces, which align the numbers
+    return _appending(path, len(header).to_bytes(8, "little") + header)
 
 
-WRITERS: dict[str, Any] = {".npy": NpyWriter, ".parquet": ParquetWriter, ".safetensors": SafetensorsWriter}
+@contextlib.contextmanager
+def _parquet(path: Path, shape: tuple[int, int], content: Content) -> Iterator[Write]:
+    """Write columns `text`, `vector` (a list of fixed length) and those of the input, a row group for each block."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    fields = [("text", pa.string()), ("vector", pa.list_(pa.float32(), shape[1])), *content.columns.fields()]
+    schema = pa.schema(fields, metadata=dict(content.metadata))
+    repeating = [name for name, kind in fields if kind == pa.string()]
+    # The file is opened here, so that a full disk raises the system's own error.
+    with path.open("wb") as stream, parquet.ParquetWriter(stream, schema, use_dictionary=repeating) as writer:
+
+        def write(texts: Sequence[str], vectors: Any, others: Sequence[Mapping[str, object]]) -> None:
+            column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), shape[1])
+            columns = {"text": texts, "vector": column, **content.columns.values(others)}
+            writer.write_table(pa.Table.from_pydict(columns, schema=schema))
+
+        yield write
+
+
+WRITERS: dict[str, Callable[[Path, tuple[int, int], Content], AbstractContextManager[Write]]] = {
+    ".npy": _npy,
+    ".parquet": _parquet,
+    ".safetensors": _safetensors,
+}

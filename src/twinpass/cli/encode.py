@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -54,16 +54,12 @@ def encode(
         rest[0],
         output,
         model=name,
-        columns=None if data.columns is None else [column.strip() for column in data.columns.split(",")],
-        skip_bad_rows=data.skip_bad_rows,
-        header=data.header,
         normalize=normalize,
         shard_rows=shard_rows,
-        ray=cluster.ray,
-        workers=cluster.workers,
-        address=cluster.address,
         progress=console.progress,
         log=console.log,
+        **asdict(data),
+        **asdict(cluster),
         **chosen.loading(console),
     )
     console.log(result.summary())

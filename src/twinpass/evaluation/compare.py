@@ -78,11 +78,6 @@ class Comparison(Displayed):
         """Return one dictionary per task."""
         return [asdict(entry) for entry in self.differences]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the differences with what they came from."""
-        document = super().to_dict()
-        return {**document.pop("provenance"), **document}
-
 
 class _Answers(NamedTuple):
     """A model's name and the items behind its scores, by task."""

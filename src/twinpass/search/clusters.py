@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError
 from twinpass.files import check_writable, plain
 from twinpass.search.engines.exact import Floats, top
-from twinpass.search.results import Hit, json_line, write_lines
+from twinpass.search.results import json_line, write_lines
 from twinpass.search.segment import Ids
 
 if TYPE_CHECKING:
@@ -27,42 +27,26 @@ BLOCK = 16_384
 NEAREST = "nearest to the centre"
 
 
-class Cluster(NamedTuple):
-    """A cluster: how many texts, their mean cosine with its centre, and the texts nearest to the centre."""
-
-    label: int
-    size: int
-    cohesion: float
-    representatives: Sequence[Hit]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the cluster as JSON can hold it."""
-        shown = [{"id": hit.id, "text": hit.text, "cosine": round(hit.score, 6)} for hit in self.representatives]
-        found = {"cluster": self.label, "size": self.size, "cohesion": self.cohesion, "representatives": shown}
-        document: dict[str, Any] = plain(found)
-        return document
-
-
 @dataclass(frozen=True, repr=False)
 class Clustering(Displayed):
-    """For each id its cluster and the cosine with that cluster's centre; cluster 0 is the largest."""
+    """For each id its cluster and the cosine with that cluster's centre; cluster 0 is the largest.
+
+    `clusters` are {cluster, size, cohesion, representatives: [{id, text, cosine}]}: cohesion is the mean cosine, and
+    the representatives are the texts nearest to the centre.
+    """
 
     ids: Ids
     labels: Ids
     cosines: Floats
-    clusters: Sequence[Cluster]
+    clusters: Sequence[Mapping[str, Any]]  # {cluster, size, cohesion, representatives: [{id, text, cosine}]}
     model: Mapping[str, Any]
     seed: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the clusters with their representatives as JSON can hold them."""
-        return {
-            "texts": len(self.ids),
-            "seed": self.seed,
-            "model": dict(self.model),
-            "mean_cosine": float(self.cosines.mean()),
-            "clusters": [each.to_dict() for each in self.clusters],
-        }
+        """Return the clusters with their representatives as JSON can hold them; `records` has every text."""
+        found = {"seed": self.seed, "model": self.model, "mean_cosine": self.cosines.mean(), "clusters": self.clusters}
+        document: dict[str, Any] = plain({"texts": len(self.ids), **found})
+        return document
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per text: its id, cluster and cosine with the centre."""
@@ -71,15 +55,10 @@ class Clustering(Displayed):
 
     def grids(self) -> Sequence[Grid]:
         """Return one row per cluster."""
-        rows = [
-            (
-                str(each.label),
-                f"{each.size:,}",
-                f"{each.cohesion:.3f}",
-                "\n".join(hit.text for hit in each.representatives),
-            )
-            for each in self.clusters
-        ]
+        rows = []
+        for each in self.clusters:
+            texts = "\n".join(shown["text"] for shown in each["representatives"])
+            rows.append((str(each["cluster"]), f"{each['size']:,}", f"{each['cohesion']:.3f}", texts))
         return [Grid("", ("cluster", "texts", "cohesion", NEAREST), rows, words=(NEAREST,))]
 
 
@@ -140,12 +119,12 @@ def _assign(index: Index, ids: Ids, centres: Floats) -> tuple[Floats, Ids]:
 
 def _describe(
     index: Index, ids: Ids, cosines: Floats, members: NDArray[np.bool_], label: int, representatives: int
-) -> Cluster:
+) -> dict[str, Any]:
     rows = np.flatnonzero(members)
-    if not len(rows):
-        return Cluster(label, 0, float("nan"), [])
-    best = rows[np.argsort(-cosines[rows], kind="stable")]
-    entries = index.entries(ids[best[: 4 * representatives]])
-    hits = [hit._replace(score=float(score)) for hit, score in zip(entries, cosines[best], strict=False)]
-    distinct = list({hit.text: hit for hit in reversed(hits)}.values())[::-1]  # show equal texts once
-    return Cluster(label, len(rows), float(cosines[rows].mean()), distinct[:representatives])
+    best = rows[np.argsort(-cosines[rows], kind="stable")][: 4 * representatives]
+    shown: dict[str, dict[str, Any]] = {}  # equal texts once
+    for hit, cosine in zip(index.entries(ids[best]), cosines[best].tolist(), strict=True):
+        shown.setdefault(hit.text, {"id": hit.id, "text": hit.text, "cosine": round(cosine, 6)})
+    cohesion = float(cosines[rows].mean()) if len(rows) else float("nan")
+    chosen = [*shown.values()][:representatives]
+    return {"cluster": label, "size": len(rows), "cohesion": cohesion, "representatives": chosen}

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,6 @@ SHOWN_GROUPS, SHOWN_OTHERS = 20, 5
 Kept = NDArray[np.int64]  # for each row the first kept row that it is near: itself if it is kept
 
 
-class Group(NamedTuple):
-    """A kept text and the texts near it: ids, and the cosines of the others with the kept one."""
-
-    kept: int
-    others: tuple[int, ...]
-    cosines: tuple[float, ...]
-
-
 @dataclass(frozen=True, repr=False)
 class Duplicates(Displayed):
     """The groups of near-duplicates of an index; `exact` is False if only nearest neighbours were compared."""
@@ -46,7 +38,7 @@ class Duplicates(Displayed):
     exact: bool
     model: Mapping[str, Any]
     texts: int
-    groups: Sequence[Mapping[str, Any]]  # {"kept": {id, text}, "others": [{id, text, cosine}]}
+    groups: Sequence[Mapping[str, Any]]  # {"kept": {id, text}, "others": [{id, text, cosine}]}, by the kept id
 
     @property
     def duplicates(self) -> int:
@@ -88,13 +80,29 @@ class Duplicates(Displayed):
 
 
 def find_duplicates(index: Index, threshold: float, *, output: str | os.PathLike[str] | None = None) -> Duplicates:
-    """Return the near-duplicates of an index; write the texts that are kept to a .txt or .jsonl file."""
+    """Return the near-duplicates of an index; write the texts that are kept to a .txt or .jsonl file.
+
+    Rows are taken in order: one whose cosine with an earlier kept row reaches the threshold belongs to the first such
+    row, every other row is kept. An approximate index compares each row only with its nearest neighbours.
+    """
     if output is not None:
         check_output(output)
-    groups = near_duplicates(index, threshold)
+    if not 0 < threshold <= 1:
+        raise ConfigError(f"the threshold is {threshold}; expected a cosine above 0 and at most 1.")
+    ids = index.ids()
+    kept, cosines = (_exactly if index.exact else _by_neighbours)(index, ids, threshold - ROUNDING)
+    members: dict[int, list[int]] = defaultdict(list)
+    for row in np.flatnonzero(kept != np.arange(len(kept))).tolist():
+        members[int(kept[row])].append(row)
+    groups = []
+    for leader, rows in sorted(members.items()):
+        first, *others = ({"id": entry.id, "text": entry.text} for entry in index.entries(ids[[leader, *rows]]))
+        near = [other | {"cosine": round(float(cosines[row]), 6)} for other, row in zip(others, rows, strict=True)]
+        groups.append({"kept": first, "others": near})
     if output is not None:
-        write_lines(output, _kept_lines(index, groups, as_json=Path(output).suffix == ".jsonl"))
-    return Duplicates(threshold, index.exact, index.model, len(index), [_describe(index, group) for group in groups])
+        leaders = ids[kept == np.arange(len(kept))]
+        write_lines(output, _kept_lines(index, leaders, as_json=Path(output).suffix == ".jsonl"))
+    return Duplicates(threshold, index.exact, index.model, len(ids), groups)
 
 
 def check_output(output: str | os.PathLike[str]) -> None:
@@ -104,46 +112,13 @@ def check_output(output: str | os.PathLike[str]) -> None:
     check_writable(output)
 
 
-def _describe(index: Index, group: Group) -> dict[str, Any]:
-    first, *others = index.entries([group.kept, *group.others])
-    return {
-        "kept": {"id": first.id, "text": first.text},
-        "others": [
-            {"id": other.id, "text": other.text, "cosine": round(cosine, 6)}
-            for other, cosine in zip(others, group.cosines, strict=True)
-        ],
-    }
-
-
-def _kept_lines(index: Index, groups: Sequence[Group], *, as_json: bool) -> Iterator[str]:
-    gone = [other for group in groups for other in group.others]
-    kept = np.setdiff1d(index.ids(), gone)
+def _kept_lines(index: Index, kept: Kept, *, as_json: bool) -> Iterator[str]:
     for start in range(0, len(kept), BLOCK):
         for entry in index.entries(kept[start : start + BLOCK]):
             if as_json:
                 yield json_line({"id": entry.id, **entry.metadata, "text": entry.text})
             else:
                 yield " ".join(entry.text.splitlines())  # one text per line
-
-
-def near_duplicates(index: Index, threshold: float) -> list[Group]:
-    """Return the groups of an index at a cosine, in the order of the kept texts.
-
-    Rows are taken in order: one whose cosine with an earlier kept row reaches the threshold belongs to the first such
-    row, every other row is kept. An approximate index compares each row only with its nearest neighbours.
-    """
-    if not 0 < threshold <= 1:
-        raise ConfigError(f"the threshold is {threshold}; expected a cosine above 0 and at most 1.")
-    ids = index.ids()
-    least = threshold - ROUNDING
-    kept, cosines = _exactly(index, ids, least) if index.exact else _by_neighbours(index, ids, least)
-    members = defaultdict(list)
-    for row in np.flatnonzero(kept != np.arange(len(kept))).tolist():
-        members[int(kept[row])].append(row)
-    return [
-        Group(int(ids[first]), tuple(ids[rows].tolist()), tuple(cosines[rows].tolist()))
-        for first, rows in sorted(members.items())
-    ]
 
 
 def _exactly(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from twinpass.errors import ConfigError, InputError
+from twinpass.errors import ConfigError
 from twinpass.registry import suggest
 from twinpass.text.columns import to_number
 
@@ -53,14 +53,6 @@ def parse(where: Where) -> list[Condition]:
     """Read conditions, all of which must hold; quotes around a value are removed."""
     given = [where] if isinstance(where, str) else list(where or ())
     return [_parse_one(text) for text in given]
-
-
-def conditions_to_remove(where: Where) -> list[Condition]:
-    """Read conditions that say what to remove; there must be at least one."""
-    conditions = parse(where)
-    if not conditions:
-        raise InputError("expected a condition that says what to remove, got none.")
-    return conditions
 
 
 def check_columns(conditions: Iterable[Condition], known: Sequence[str]) -> None:

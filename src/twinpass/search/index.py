@@ -13,9 +13,9 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
@@ -24,11 +24,20 @@ from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Where, check_columns, parse
+from twinpass.search.filters import Condition, Where, check_columns, parse
 from twinpass.search.manifest import FILE, Manifest, check_model, size, stamp
 from twinpass.search.results import Added, Answers, Hit, Hits, Info
 from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
-from twinpass.search.texts import OWN_VECTORS, Metadata, Name, Texts, describe_model, load_encoder, read_texts
+from twinpass.search.texts import (
+    OWN_VECTORS,
+    Metadata,
+    Name,
+    StoredVectors,
+    Texts,
+    describe_model,
+    load_encoder,
+    read_texts,
+)
 from twinpass.vectors import unit
 
 if TYPE_CHECKING:
@@ -44,6 +53,8 @@ class Index:
 
     `Index.open` and `Index.build` return one; with `milvus`, the path is the name of a collection there.
     """
+
+    _build: ClassVar[Callable[..., None]] = staticmethod(writer.build)
 
     def __init__(self, place: Any) -> None:
         self.place = place  # a folder, or an address of Milvus
@@ -81,8 +92,8 @@ class Index:
         is if it has moved, or is the loaded model; `loading` are options of Encoder.load, such as `device`. `milvus`
         is a server (http://HOST:19530) or a file that ends in .db.
         """
-        target, place = _find(path, milvus, milvus_token)
-        index = target(place)
+        kind, place = _find(path, milvus, milvus_token)
+        index = kind(place)
         if encoder is None or isinstance(encoder, (str, os.PathLike)):
             index._loading = encoder, loading, log
         else:
@@ -130,8 +141,7 @@ class Index:
             texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options=chosen
         )
         source.facts |= facts or {}
-        own = vectors is not None and encoder is None
-        loaded = None if own else load_encoder(encoder, log, loading)
+        loaded = None if vectors is not None and encoder is None else load_encoder(encoder, log, loading)
         model = OWN_VECTORS if loaded is None else describe_model(loaded)
         with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
             blocks = source.blocks(loaded, vectors, advance)
@@ -153,14 +163,12 @@ class Index:
         progress: Progress = silent,
     ) -> Index:
         """Make an index of a parquet file or folder that `encode_file` wrote; no model is loaded."""
-        from twinpass.search.stored_vectors import StoredVectors
-
         stored = StoredVectors(source)
         target, place = _find(path, milvus, milvus_token)
         target.check_target(place, kind=kind, overwrite=overwrite)
         chosen: dict[str, Any] = {"kind": kind, "unique": unique}
         facts = provenance(data=[stored.data], options=chosen)
-        with progress("indexing", total=len(stored)) as advance:
+        with progress("indexing", total=stored.total) as advance:
             blocks = stored.blocks(advance)
             return target.from_blocks(place, blocks, model=stored.model, **chosen, overwrite=overwrite, facts=facts)
 
@@ -183,14 +191,15 @@ class Index:
         """
         if missing := {"name", "fingerprint"} - set(model):
             raise ConfigError(f"expected the model's name and fingerprint, got no {min(missing)}.")
-        writer.build(Path(place), blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
+        cls.check_target(place, kind=kind, overwrite=overwrite)
+        cls._build(place, blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
         return cls(place)
 
     @classmethod
     def check_target(cls, place: Any, *, kind: str, overwrite: bool) -> None:
         """Refuse, before any work is done, a place where an index could not be built."""
         writer.check_kind(kind)
-        writer.check_folder(place, overwrite=overwrite)
+        writer.check_folder(Path(place), overwrite=overwrite)
 
     def add(
         self,
@@ -227,10 +236,13 @@ class Index:
         given = [each for each in (ids, texts, where) if each is not None]
         if len(given) != 1:
             raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {len(given)}.")
-        return self._remove(ids, texts, where)
+        conditions = parse(where)
+        if where is not None and not conditions:
+            raise InputError("expected a condition that says what to remove, got none.")
+        return self._remove(ids, texts, conditions)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
-        removed = writer.remove(self.folder, ids, texts, where)
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: list[Condition]) -> int:
+        removed = writer.remove(self.folder, ids, texts, conditions)
         self.refresh()
         return removed
 
@@ -285,11 +297,12 @@ class Index:
         if isinstance(queries, Sequence) and any(not query.strip() for query in queries):
             raise InputError("a query is empty; an empty text is near to nothing in particular.")
         self._check_where(where)  # before the model is loaded
-        return self._answers(self.encoder.encode_stream(queries, normalize=True), k, where, min_score)
-
-    def _answers(self, encoded: Iterable[Any], k: int, where: Where, min_score: float | None) -> Iterator[Hits]:
-        for texts, vectors, _ in encoded:
-            yield from map(Hits, texts, self.search_vectors(vectors, k, where=where, min_score=min_score))
+        encoded = self.encoder.encode_stream(queries, normalize=True)
+        return (
+            hits
+            for texts, vectors, _ in encoded
+            for hits in map(Hits, texts, self.search_vectors(vectors, k, where=where, min_score=min_score))
+        )
 
     def search_vectors(
         self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
@@ -377,8 +390,7 @@ class Index:
         return all(part.kind == "exact" for part in self.manifest.parts)
 
     def __len__(self) -> int:
-        manifest = self.manifest
-        return manifest.rows - manifest.removed_rows
+        return self.manifest.rows - self.manifest.removed_rows
 
     def __repr__(self) -> str:
         return f"<Index {self.place}: {len(self):,} texts, {self.dimensions} dimensions, {self.model['name']}>"
@@ -406,20 +418,15 @@ class Index:
     def info(self) -> Info:
         """Return what the index holds and what made it."""
         snapshot = self._snapshot
-        manifest, digests = snapshot.manifest, [segment.digests for segment in snapshot.segments]
-        return Info(
-            index=str(self.folder),
-            rows=manifest.rows - manifest.removed_rows,
-            distinct=len(np.unique(np.concatenate(digests)[snapshot.alive])) if digests else 0,
-            removed=manifest.removed_rows,
-            dimensions=manifest.dimensions,
-            kind=manifest.kind,
-            columns=manifest.columns,
-            model=manifest.model,
-            segments=[{"rows": part.rows, "kind": part.kind, **part.quality} for part in manifest.parts],
-            history=manifest.history,
-            bytes=size(self.folder),
+        living = snapshot.digests[snapshot.alive]
+        segments = [{"rows": part.rows, "kind": part.kind, **part.quality} for part in snapshot.manifest.parts]
+        return self._info(
+            snapshot.manifest, len(living), segments, distinct=len(np.unique(living)), bytes=size(self.folder)
         )
+
+    def _info(self, manifest: Manifest, rows: int, segments: Sequence[Mapping[str, Any]], **more: Any) -> Info:
+        shown = {name: getattr(manifest, name) for name in ("dimensions", "kind", "columns", "model", "history")}
+        return Info(index=str(self.place), rows=rows, removed=manifest.removed_rows, segments=segments, **shown, **more)
 
 
 class _Temporary:
@@ -434,7 +441,6 @@ def _find(path: Name, milvus: str | None, token: str | None) -> tuple[type[Index
     """Return the class of an index, and the place where it is kept."""
     if milvus is None:
         return Index, Path(path)
-    from twinpass.search.engines.milvus import MilvusIndex
-    from twinpass.search.engines.milvus_store import Address
+    from twinpass.search.engines.milvus import Address, MilvusIndex
 
     return MilvusIndex, Address(milvus, str(path), token)

@@ -112,12 +112,7 @@ class Added(Displayed):
 
     added: int
     skipped: int = 0
-    facts: Mapping[str, Any] = field(default_factory=dict)  # also truncated and bad_rows, if texts were encoded
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts and the facts as JSON can hold them."""
-        document: dict[str, Any] = plain({**self.facts, "added": self.added, "skipped": self.skipped})
-        return document
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # also truncated and bad_rows, if texts were encoded
 
     def grids(self) -> Sequence[Grid]:
         """Return the counts as one row."""

@@ -9,13 +9,13 @@ engine.faiss   what an approximate search needs; absent where search is exact
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ Ids = NDArray[np.int64]
 Digests = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-BATCH = 4_096  # rows in one record batch of rows.arrow
+BATCH = 4_096  # rows in one block, which becomes one record batch of rows.arrow
 ATTEMPTS = 10  # to read an index that is being changed: each change takes far longer than opening
 VECTORS, IDS, DIGESTS, ROWS, ENGINE = "vectors.f32", "ids.i64", "digests.u64", "rows.arrow", "engine.faiss"
 
@@ -54,55 +54,39 @@ def digest_of(texts: Iterable[str]) -> Digests:
     )
 
 
-class SegmentWriter:
-    """Writes blocks of rows, one after another, and holds few of them in memory."""
+class Prepared(NamedTuple):
+    """A block ready to write: its rows' digests, their ids unless they are new, and how many rows were skipped."""
 
-    def __init__(self, folder: Path, dimensions: int) -> None:
-        import pyarrow as pa
+    block: Block
+    digests: Digests
+    ids: Ids | None = None
+    skipped: int = 0
 
-        folder.mkdir()
-        self.rows = 0
-        self.columns: dict[str, None] = {}
-        self._dimensions = dimensions
-        self._schema = pa.schema([("text", pa.large_string()), ("metadata", pa.large_string())])
-        self._streams = {name: (folder / name).open("wb") for name in (VECTORS, IDS, DIGESTS)}
-        self._file = (folder / ROWS).open("wb")
-        self._arrow = pa.ipc.new_file(self._file, self._schema)
-        self._held: list[tuple[str, str]] = []
 
-    def append(self, block: Block, ids: Ids, digests: Digests) -> None:
-        """Write a block's vectors at once, its texts as soon as there are enough for a record batch."""
-        vectors = unit(np.asarray(block.vectors, dtype=np.float32))
-        check_vectors(vectors, rows=len(block.texts), dimensions=self._dimensions)
-        self._streams[VECTORS].write(vectors.astype("<f4", copy=False).tobytes())
-        self._streams[IDS].write(ids.astype("<i8").tobytes())
-        self._streams[DIGESTS].write(digests.astype("<u8").tobytes())
-        for metadata in block.metadata or ():
-            self.columns.update(dict.fromkeys(metadata))
-        notes = [_to_json(each) for each in block.metadata] if block.metadata else [""] * len(block.texts)
-        self._held += zip(block.texts, notes, strict=True)
-        self.rows += len(block.texts)
-        while len(self._held) >= BATCH:
-            self._write_rows(BATCH)
+def write_segment(
+    folder: Path, blocks: Iterable[Prepared], *, dimensions: int, next_id: int
+) -> tuple[int, tuple[str, ...], int]:
+    """Write blocks, one after another; return how many rows, their metadata columns, and how many rows were skipped."""
+    import pyarrow as pa
 
-    def _write_rows(self, count: int) -> None:
-        import pyarrow as pa
-
-        columns = [pa.array(column, pa.large_string()) for column in zip(*self._held[:count], strict=True)]
-        self._arrow.write_batch(pa.record_batch(columns, schema=self._schema))
-        del self._held[:count]
-
-    def __enter__(self) -> SegmentWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None and self._held:
-            self._write_rows(len(self._held))
-        self._arrow.close()
-        for stream in (*self._streams.values(), self._file):
-            stream.close()
+    folder.mkdir()
+    rows = skipped = 0
+    columns: dict[str, None] = {}
+    schema = pa.schema([("text", pa.large_string()), ("metadata", pa.large_string())])
+    with contextlib.ExitStack() as stack:
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in (VECTORS, IDS, DIGESTS, ROWS)}
+        table = stack.enter_context(pa.ipc.new_file(files[ROWS], schema))
+        for (texts, given, metadata), digests, ids, less in blocks:
+            vectors = unit(np.asarray(given, dtype=np.float32))
+            check_vectors(vectors, rows=len(texts), dimensions=dimensions)
+            new = np.arange(next_id + rows, next_id + rows + len(texts)) if ids is None else ids
+            for name, array, kind in ((VECTORS, vectors, "<f4"), (IDS, new, "<i8"), (DIGESTS, digests, "<u8")):
+                files[name].write(array.astype(kind, copy=False).tobytes())
+            notes = [_to_json(each) for each in metadata] if metadata else [""] * len(texts)
+            table.write_batch(pa.record_batch([pa.array(each, pa.large_string()) for each in (texts, notes)], schema))
+            columns.update(dict.fromkeys(name for each in metadata or () for name in each))
+            rows, skipped = rows + len(texts), skipped + less
+    return rows, tuple(columns), skipped
 
 
 class Segment:
@@ -198,6 +182,11 @@ class Snapshot:
     def ids(self) -> Ids:
         """The id of every row, ascending."""
         return np.concatenate([np.empty(0, np.int64), *(segment.ids for segment in self.segments)])
+
+    @cached_property
+    def digests(self) -> Digests:
+        """The digest of every row's text."""
+        return np.concatenate([np.empty(0, np.uint64), *(segment.digests for segment in self.segments)])
 
     @cached_property
     def alive(self) -> Mask:

@@ -1,4 +1,4 @@
-"""Texts on their way into an index: read, encoded in blocks, and with a record of the model that encodes them."""
+"""Texts on their way into an index: read and encoded in blocks, or encoded before; and the record of their model."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ Metadata = Iterable[Mapping[str, Any]]
 Row = tuple[str, Mapping[str, Any]]
 
 DEFAULT_MODEL = "minilm"
+EXPECTED = "Expected a file or a folder of shards written by `twinpass encode -o NAME.parquet`"
 OWN_VECTORS = {"name": "your own vectors", "fingerprint": "unknown"}  # the record where no model is known
 
 
@@ -42,8 +43,7 @@ class Source:
             yield block
             advance(len(block.texts))
 
-    def _encoded(self, encoder: Encoder | None) -> Iterator[Block]:
-        assert encoder is not None
+    def _encoded(self, encoder: Any) -> Iterator[Block]:
         for rows, vectors, truncated in encoder.encode_stream(self.rows, key=itemgetter(0), normalize=True):
             self.facts["truncated"] += len(truncated)
             yield _block(rows, vectors)
@@ -122,3 +122,59 @@ def describe_model(encoder: Encoder) -> dict[str, Any]:
         "precision": encoder.precision,
         "runtime": encoder.runtime_name,
     }
+
+
+class StoredVectors:
+    """Texts, vectors and other columns in the parquet files of `encode`, in order, and the model of the vectors."""
+
+    def __init__(self, source: Name) -> None:
+        folder = Path(source)
+        found = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
+        if not found:
+            raise InputError(f"{folder} holds no parquet file. {EXPECTED}.")
+        self._files = [_open(path) for path in found]
+        notes = _notes(found[0], self._files[0])
+        for path, file in zip(found, self._files, strict=True):
+            if _notes(path, file) != notes:
+                raise InputError(f"{path} and {found[0]} come from different models or data. {EXPECTED}.")
+        shards = found[-1].stem.rpartition("-of-")[2]  # the name of a shard says how many there are
+        if folder.is_dir() and shards.isdecimal() and int(shards) != len(found):
+            raise InputError(f"{folder} holds {len(found)} of {int(shards)} shards. {EXPECTED}.")
+        self.total = sum(file.metadata.num_rows for file in self._files)
+        self.data = (notes["data"], notes["data_fingerprint"])  # what was encoded
+        self.model: dict[str, Any] = {"name": notes["model"], "fingerprint": notes["model_fingerprint"]}
+        self.model |= {
+            name: kind(notes[name]) for name, kind in (("pooler", str), ("max_tokens", int)) if name in notes
+        }
+
+    def blocks(self, advance: Advance) -> Iterator[Block]:
+        """Yield the rows; all columns but text and vector are metadata."""
+        for file in self._files:
+            others = [name for name in file.schema_arrow.names if name not in ("text", "vector")]
+            for batch in file.iter_batches(BATCH):
+                column = batch.column("vector")
+                vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+                rows = batch.select(others).to_pylist() if others else ()
+                metadata = [{name: value for name, value in row.items() if value is not None} for row in rows]
+                yield Block(batch.column("text").to_pylist(), vectors, metadata or None)
+                advance(len(column))
+
+
+def _open(path: Path) -> Any:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if not path.is_file():
+        raise InputError(f"there is no {path}. {EXPECTED}.")
+    try:
+        return parquet.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{path} is not a parquet file: {str(error).rstrip('.')}. {EXPECTED}.") from error
+
+
+def _notes(path: Path, file: Any) -> dict[str, str]:
+    schema = file.schema_arrow
+    notes = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if key[:5] != b"ARROW"}
+    if "model_fingerprint" not in notes or not {"text", "vector"} <= {*schema.names}:
+        raise InputError(f"{path} has no texts with vectors of a known model. {EXPECTED}.")
+    return notes

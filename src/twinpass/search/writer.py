@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +17,21 @@ from twinpass.files import explaining
 from twinpass.registry import suggest
 from twinpass.search import manifest as disk
 from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
-from twinpass.search.filters import Where, conditions_to_remove
+from twinpass.search.filters import Condition
 from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
-from twinpass.search.segment import BATCH, ENGINE, Block, Digests, Ids, Segment, SegmentWriter, Snapshot, digest_of
+from twinpass.search.segment import (
+    BATCH,
+    ENGINE,
+    Block,
+    Digests,
+    Ids,
+    Prepared,
+    Segment,
+    Snapshot,
+    digest_of,
+    write_segment,
+)
 
 MOST_PARTS = 8  # segments; each costs a search a little
 STALE = 4  # all segments are joined when one row in this many is removed, or is not in the graph yet
@@ -28,7 +40,7 @@ Facts = Mapping[str, Any] | None
 
 
 def build(
-    folder: Path,
+    place: Path | str,
     blocks: Iterable[Block],
     *,
     model: Mapping[str, Any],
@@ -38,15 +50,14 @@ def build(
     facts: Facts,
 ) -> None:
     """Make an index of blocks; until all is written, what was there before stays."""
-    check_kind(kind)
+    folder = Path(place)
     with _new_folder(folder), disk.locked(folder), explaining(folder):
         old = _check_replaceable(folder, overwrite=overwrite)
         sweep(folder, old.names if old else set())
         first, blocks = peek(blocks)
         dimensions, generation = int(np.shape(first.vectors)[1]), old.generation if old else 0
         manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
-        with _swept_on_failure(folder, old):
-            part, skipped = _write(folder, manifest, _prepared(blocks, Seen() if unique else None), kind)
+        part, skipped = _write(folder, manifest, _prepared(blocks, Seen() if unique else None), kind)
         facts = {**(facts or {}), "skipped": skipped}
         manifest = manifest.changed("build", part.rows, facts, parts=(part,), next_id=part.rows)
         write_manifest(folder, manifest)
@@ -58,9 +69,9 @@ def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], uniq
     with _changing(folder) as manifest:
         # Another process may have replaced the index since it was opened.
         disk.check_model(folder, manifest.model, name=model["name"], fingerprint=model["fingerprint"])
-        seen = Seen(_digests(Snapshot(folder, manifest), alive=True)) if unique else None
-        with _swept_on_failure(folder, manifest):
-            part, skipped = _write(folder, manifest, _prepared(blocks, seen), EXACT)
+        there = Snapshot(folder, manifest) if unique else None
+        seen = None if there is None else Seen(there.digests[there.alive])
+        part, skipped = _write(folder, manifest, _prepared(blocks, seen), EXACT)
         facts = {**(facts or {}), "skipped": skipped}
         if part.rows:
             parts, next_id = (*manifest.parts, part), manifest.next_id + part.rows
@@ -70,7 +81,9 @@ def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], uniq
     return Added(part.rows, skipped, facts)
 
 
-def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, where: Where) -> int:
+def remove(
+    folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: Sequence[Condition]
+) -> int:
     """Mark the rows that one of these chooses as removed, and join the segments if there are many such rows."""
     with _changing(folder) as manifest:
         snapshot = Snapshot(folder, manifest)
@@ -79,7 +92,7 @@ def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None,
         elif texts is not None:
             chosen = _ids_of_texts(snapshot, texts)
         else:
-            chosen = snapshot.ids[snapshot.meeting(conditions_to_remove(where))]
+            chosen = snapshot.ids[snapshot.meeting(conditions)]
         if len(chosen):
             removed = np.union1d(snapshot.removed, chosen)
             name = _write_removed(folder, manifest, removed)
@@ -133,8 +146,7 @@ def _join_from(folder: Path, manifest: Manifest, first: int) -> None:
     kept, start = manifest.parts[:first], int(snapshot.starts[first])
     rows = start + np.flatnonzero(snapshot.alive[start:])
     kind = manifest.kind if first == 0 else EXACT
-    with _swept_on_failure(folder, manifest):
-        part, _ = _write(folder, manifest, _copied(snapshot, rows), kind)
+    part, _ = _write(folder, manifest, _copied(snapshot, rows), kind)
     removed = snapshot.removed[np.isin(snapshot.removed, snapshot.ids[:start])]
     name = _write_removed(folder, manifest, removed) if len(removed) else None
     parts = (*kept, part) if part.rows else kept
@@ -143,32 +155,22 @@ def _join_from(folder: Path, manifest: Manifest, first: int) -> None:
     sweep(folder, manifest.names)
 
 
-class Prepared(NamedTuple):
-    """A block ready to write: its rows' digests, their ids unless they are new, and how many rows were skipped."""
-
-    block: Block
-    digests: Digests
-    ids: Ids | None = None
-    skipped: int = 0
-
-
 def _write(folder: Path, manifest: Manifest, blocks: Iterable[Prepared], kind: str) -> tuple[Part, int]:
     """Write a segment, and what searching it approximately needs; also return how many rows were skipped."""
-    name = f"segment-{manifest.generation + 1:06d}"
-    place, skipped = folder / name, 0
-    with SegmentWriter(place, manifest.dimensions) as writer:
-        for rows in blocks:
-            start = manifest.next_id + writer.rows
-            ids = np.arange(start, start + len(rows.digests)) if rows.ids is None else rows.ids
-            writer.append(rows.block, ids, rows.digests)
-            skipped += rows.skipped
-    kind, quality = kind_for(writer.rows, kind), {}
-    if kind != EXACT:
-        engine = Approximate.build(kind, Segment(place, rows=writer.rows, dimensions=manifest.dimensions).vectors)
-        quality = engine.tune()
-        engine.save(place / ENGINE)
-    disk.sync_all(place)
-    return Part(name=name, rows=writer.rows, kind=kind, columns=tuple(writer.columns), quality=quality), skipped
+    name, dimensions = f"segment-{manifest.generation + 1:06d}", manifest.dimensions
+    place = folder / name
+    try:
+        rows, columns, skipped = write_segment(place, blocks, dimensions=dimensions, next_id=manifest.next_id)
+        kind, quality = kind_for(rows, kind), {}
+        if kind != EXACT:
+            engine = Approximate.build(kind, Segment(place, rows=rows, dimensions=dimensions).vectors)
+            quality = engine.tune()
+            engine.save(place / ENGINE)
+        disk.sync_all(place)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    return Part(name=name, rows=rows, kind=kind, columns=columns, quality=quality), skipped
 
 
 def _write_removed(folder: Path, manifest: Manifest, removed: Ids) -> str:
@@ -237,14 +239,9 @@ def _copied(snapshot: Snapshot, rows: Ids) -> Iterator[Prepared]:
 def _ids_of_texts(snapshot: Snapshot, texts: Sequence[str]) -> Ids:
     """Return the ids of every row with one of these texts."""
     given = set(texts)
-    rows = np.flatnonzero(np.isin(_digests(snapshot), digest_of(given)) & snapshot.alive).tolist()
+    rows = np.flatnonzero(np.isin(snapshot.digests, digest_of(given)) & snapshot.alive).tolist()
     located = ((row, *snapshot.locate(row)) for row in rows)
     return snapshot.ids[[row for row, segment, place in located if segment.text(place) in given]]
-
-
-def _digests(snapshot: Snapshot, *, alive: bool = False) -> Digests:
-    digests = np.concatenate([np.empty(0, np.uint64), *(segment.digests for segment in snapshot.segments)])
-    return digests[snapshot.alive] if alive else digests
 
 
 @contextlib.contextmanager
@@ -260,8 +257,6 @@ def _changing(folder: Path) -> Iterator[Manifest]:
 @contextlib.contextmanager
 def _new_folder(folder: Path) -> Iterator[None]:
     """Make the folder of an index if needed, and delete it again if the index is not built."""
-    if not folder.parent.is_dir():
-        raise OutputError(f"cannot write {folder}: there is no folder {folder.parent}. Make it first.")
     fresh = not folder.exists()
     with explaining(folder):
         folder.mkdir(exist_ok=True)
@@ -272,15 +267,6 @@ def _new_folder(folder: Path) -> Iterator[None]:
             (folder / disk.LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()
-
-
-@contextlib.contextmanager
-def _swept_on_failure(folder: Path, manifest: Manifest | None) -> Iterator[None]:
-    try:
-        yield
-    except BaseException:
-        sweep(folder, manifest.names if manifest else set())
-        raise
 
 
 def _check_replaceable(folder: Path, *, overwrite: bool) -> Manifest | None:
@@ -311,5 +297,7 @@ def check_folder(folder: Path, *, overwrite: bool) -> None:
     """Refuse, before any work is done, a folder where `build` would fail."""
     if folder.is_dir():
         _check_replaceable(folder, overwrite=overwrite)
-    elif folder.exists() or not folder.parent.is_dir():
-        raise OutputError(f"cannot write {folder}: expected a new folder inside an existing one.")
+    elif folder.exists():
+        raise OutputError(f"cannot write {folder}: expected a folder, got a file.")
+    elif not folder.parent.is_dir():
+        raise OutputError(f"cannot write {folder}: there is no folder {folder.parent}. Make it first.")

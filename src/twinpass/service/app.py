@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
+from prometheus_client import Gauge
 
 from twinpass import __version__
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, InputError
 from twinpass.progress import Log, ignore
 from twinpass.search.index import Index
-from twinpass.service.batching import Batcher, Vectors
+from twinpass.service.batching import Batcher, Metrics, Vectors
 from twinpass.service.errors import Refusal, add_error_handlers
 from twinpass.service.limits import Gate, Limits
-from twinpass.service.metrics import Metrics
 from twinpass.service.pages import page_router
-from twinpass.service.routes import embeddings_router, health_router, index_router, metrics_router
+from twinpass.service.routes import embeddings_router, health_router, own_router
 from twinpass.service.schemas import ErrorBody
 from twinpass.vectors import unit
 
@@ -106,7 +106,8 @@ class Service:
     ) -> None:
         self.encoder, self.api_key, self.normalize = encoder, api_key, normalize
         self.limits = limits or Limits()
-        self.name = names[0] if names else _short(encoder.name)
+        folder = Path(encoder.name)
+        self.name = names[0] if names else folder.resolve().name if folder.is_dir() else encoder.name
         self.names = {*names, self.name, encoder.name, ANY_MODEL}
         self.fingerprint, self.dimensions = encoder.fingerprint, encoder.dimensions
         self.vocabulary = int(encoder.model.transformer.get_input_embeddings().num_embeddings)  # type: ignore[operator]
@@ -121,8 +122,10 @@ class Service:
         self.batcher = Batcher(forward, token_budget=self.limits.max_batch_tokens, metrics=self.metrics)
         self._encoding: asyncio.Task[None] | None = None
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizing")
-        self.metrics.watch("queue_texts", "Texts accepted, not answered yet.", lambda: self.held)
-        self.metrics.watch("active_requests", "Requests being answered.", lambda: self.active)
+        held = Gauge("twinpass_queue_texts", "Texts accepted, not answered yet.", registry=self.metrics.registry)
+        held.set_function(lambda: self.held)
+        active = Gauge("twinpass_active_requests", "Requests being answered.", registry=self.metrics.registry)
+        active.set_function(lambda: self.active)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -141,18 +144,19 @@ class Service:
         """Whether a request sent now would be accepted."""
         return not self.stopping and self.held < self.limits.max_queue
 
-    async def encode_texts(self, texts: Sequence[str], *, normalize: bool = False) -> Encoded:
-        """Return the vectors of texts, encoded together with whatever else waits."""
-        with self._place(len(texts)):
-            loop = asyncio.get_running_loop()
-            ids, cut = await loop.run_in_executor(self._tokenizing, self._tokenize, texts)
-            self.metrics.truncated.inc(len(cut))
-            return await self._encode(ids, truncated=len(cut), normalize=normalize)
-
-    async def encode_ids(self, ids: Sequence[Sequence[int]], *, normalize: bool = False) -> Encoded:
-        """Return the vectors of rows of token ids."""
-        with self._place(len(ids)):
-            return await self._encode(ids, truncated=0, normalize=normalize)
+    async def encode(self, given: Sequence[str] | Sequence[Sequence[int]], *, normalize: bool = False) -> Encoded:
+        """Return the vectors of texts, or of rows of token ids, encoded together with whatever else waits."""
+        with self._place(len(given)):
+            ids: Any = given
+            cut: list[int] = []
+            if isinstance(given[0], str):
+                tokenize = partial(self.encoder.tokens.ids, max_tokens=self.encoder.max_tokens)
+                ids, cut = await asyncio.get_running_loop().run_in_executor(self._tokenizing, tokenize, given)
+                self.metrics.truncated.inc(len(cut))
+            if self._encoding is None:  # at the first request: an app that is mounted in another one is never started
+                self._encoding = asyncio.create_task(self.batcher.run())
+            vectors = await self.batcher.encode(ids)
+        return Encoded(unit(vectors) if normalize or self.normalize else vectors, sum(map(len, ids)), len(cut))
 
     def busy(self, *, close: bool = False) -> Refusal:
         """Return the refusal of a request that finds the queue full, with the seconds after which to try again."""
@@ -195,16 +199,6 @@ class Service:
         finally:
             self.held -= texts
 
-    def _tokenize(self, texts: Sequence[str]) -> tuple[list[list[int]], list[int]]:
-        return self.encoder.tokens.ids(texts, max_tokens=self.encoder.max_tokens)
-
-    async def _encode(self, ids: Sequence[Sequence[int]], *, truncated: int, normalize: bool) -> Encoded:
-        if self._encoding is None:  # with the first request: an app that is mounted in another one is never started
-            self._encoding = asyncio.create_task(self.batcher.run())
-        vectors = await self.batcher.encode(ids)
-        tokens = sum(map(len, ids))
-        return Encoded(unit(vectors) if normalize or self.normalize else vectors, tokens, truncated)
-
 
 def app_of(service: Service) -> FastAPI:
     """Return the ASGI application of a service, which is its `state.service`."""
@@ -227,7 +221,7 @@ def app_of(service: Service) -> FastAPI:
     app.state.service = service
     # Only for the description: the gate checks the key, before a body is read.
     keyed = [Security(HTTPBearer(auto_error=False))] if service.api_key is not None else []
-    for router in (embeddings_router(service), index_router(service), metrics_router(service)):
+    for router in (embeddings_router(service), own_router(service)):
         app.include_router(router, dependencies=keyed, responses=_failures())
     app.include_router(health_router(service), responses=_failures(503))
     app.include_router(page_router())
@@ -242,8 +236,3 @@ def _failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
         for status, meaning in MEANINGS.items()
         if not statuses or status in statuses
     } | {"default": {"model": ErrorBody, "description": "Anything else."}}
-
-
-def _short(name: str) -> str:
-    """Return a folder's own name, or the name itself."""
-    return Path(name).resolve().name if Path(name).is_dir() else name

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 from fastapi import Request
 from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from twinpass.errors import TwinpassError
 from twinpass.service.errors import Refusal
-from twinpass.service.metrics import Metrics
 
 T = TypeVar("T")
 
@@ -27,6 +27,31 @@ Vectors = NDArray[np.float32]
 Ids = tuple[int, ...]
 Forward = Callable[[Sequence[Sequence[int]]], Vectors]  # rows of token ids -> (n, dimensions)
 PATIENCE = 0.3  # of the time that the last batch took
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+class Metrics:
+    """What one service counts, for Prometheus, whose library adds `_total` to the names of counters."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = self._counter("requests", "Requests answered.", "method", "route", "status")
+        self.seconds = Histogram(
+            "twinpass_request_seconds", "From request to answer.", ["route"], buckets=SECONDS, registry=self.registry
+        )
+        self.batches = Histogram(
+            "twinpass_batch_texts", "Texts encoded together.", buckets=SIZES, registry=self.registry
+        )
+        self.encoding = self._counter("encoding_seconds", "Time spent encoding.")
+        self.tokens = self._counter("tokens", "Tokens encoded, without padding.")
+        self.texts = self._counter("texts", "Texts accepted.")
+        self.shared = self._counter("texts_shared", "Texts that another request had already sent for encoding.")
+        self.truncated = self._counter("texts_truncated", "Texts longer than the model reads.")
+        self.dropped = self._counter("texts_dropped", "Texts not encoded because their client had gone.")
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"twinpass_{name}", meaning, labels, registry=self.registry)
 
 
 @dataclass(eq=False)
@@ -97,30 +122,27 @@ class Batcher:
 
     def _stand_in_line(self, rows: Sequence[Sequence[int]]) -> Ticket:
         ticket = Ticket([None] * len(rows), len(rows), asyncio.get_running_loop().create_future())
-        for place, row in enumerate(rows):
-            self._join(ticket, place, tuple(row))
+        for place, ids in enumerate(map(tuple, rows)):
+            if ids in self._jobs:
+                self.metrics.shared.inc()
+            else:
+                self._jobs[ids] = Job(ids)
+                ticket.own.append(self._jobs[ids])
+            job = self._jobs[ids]
+            if ticket not in job.waiting:
+                ticket.jobs.append(job)
+            job.waiting.setdefault(ticket, []).append(place)
         if ticket.own:
             self._line.append(ticket)
             self._some.set()
         return ticket
 
-    def _join(self, ticket: Ticket, place: int, ids: Ids) -> None:
-        job = self._jobs.get(ids)
-        if job is None:
-            job = self._jobs[ids] = Job(ids)
-            ticket.own.append(job)
-        else:
-            self.metrics.shared.inc()
-        if ticket not in job.waiting:
-            ticket.jobs.append(job)
-        job.waiting.setdefault(ticket, []).append(place)
-
     def _leave(self, ticket: Ticket) -> None:
         """Stop waiting; a job that nobody waits for is forgotten, and skipped if it has not begun."""
         for job in ticket.jobs:
             job.waiting.pop(ticket, None)
-            if not job.waiting and self._jobs.get(job.ids) is job:
-                del self._jobs[job.ids]
+            if not job.waiting:
+                self._forget(job)
 
     def _take(self) -> list[Job]:
         """Return the next batch: one job of each request in turn, so that a large request does not delay small ones."""
@@ -161,8 +183,7 @@ class Batcher:
                 self._fail(job, TwinpassError("the model gave NaN or infinity for a text. Check its weights."))
 
     def _deliver(self, job: Job, vector: Vectors) -> None:
-        if self._jobs.get(job.ids) is job:
-            del self._jobs[job.ids]
+        self._forget(job)
         for ticket, places in job.waiting.items():
             for place in places:
                 ticket.rows[place] = vector
@@ -171,11 +192,14 @@ class Batcher:
                 ticket.answer.set_result(np.stack([row for row in ticket.rows if row is not None]))
 
     def _fail(self, job: Job, error: Exception) -> None:
-        if self._jobs.get(job.ids) is job:
-            del self._jobs[job.ids]
+        self._forget(job)
         for ticket in job.waiting:
             if not ticket.answer.done():
                 ticket.answer.set_exception(error)
+
+    def _forget(self, job: Job) -> None:
+        if self._jobs.get(job.ids) is job:
+            del self._jobs[job.ids]
 
 
 async def while_connected(request: Request, work: Coroutine[Any, Any, T], *, timeout: float) -> T:

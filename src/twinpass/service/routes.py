@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 
 from twinpass.search.index import Hit
 from twinpass.service.batching import Vectors, while_connected
 from twinpass.service.errors import Refusal
-from twinpass.service.metrics import CONTENT_TYPE
 from twinpass.service.schemas import (
     Analysis,
     Embeddings,
@@ -68,8 +68,8 @@ def embeddings_router(service: Service) -> APIRouter:
     return router
 
 
-def index_router(service: Service) -> APIRouter:
-    """Return the routes that compare texts and search the index."""
+def own_router(service: Service) -> APIRouter:
+    """Return the routes that OpenAI's API does not have: comparing texts, searching the index, metrics."""
     router = APIRouter(tags=["twinpass"])
     describing, measuring = Remembered(service, _describe_index), Remembered(service, _measure_index)
 
@@ -82,7 +82,7 @@ def index_router(service: Service) -> APIRouter:
             raise Refusal(400, message, code="too_many_cosines")
         texts = left if right is left else [*left, *right]
         _check_texts(service, texts, param="a" if body.sentences is None else "sentences")
-        work = service.encode_texts(texts, normalize=True)
+        work = service.encode(texts, normalize=True)
         encoded = await while_connected(request, work, timeout=service.limits.timeout)
         matrix = encoded.vectors[: len(left)] @ encoded.vectors[-len(right) :].T
         return _answer(service, encoded, {"matrix": matrix.clip(-1, 1).astype(float).round(6).tolist()})
@@ -105,6 +105,12 @@ def index_router(service: Service) -> APIRouter:
     async def analysis() -> Any:
         return await measuring.get()
 
+    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+
+    @router.get("/metrics", response_class=PlainTextResponse, responses=text, summary="Prometheus metrics")
+    async def metrics() -> Response:
+        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
     return router
 
 
@@ -126,30 +132,18 @@ def health_router(service: Service) -> APIRouter:
     return router
 
 
-def metrics_router(service: Service) -> APIRouter:
-    """Return the route that Prometheus reads."""
-    router = APIRouter(tags=["health"])
-    text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
-
-    @router.get("/metrics", response_class=PlainTextResponse, responses=text, summary="Prometheus metrics")
-    async def metrics() -> Response:
-        return Response(service.metrics.page(), media_type=CONTENT_TYPE)
-
-    return router
-
-
 async def _encode(service: Service, given: str | list[str] | list[int] | list[list[int]]) -> Encoded:
     """Return the vectors of any form of input."""
     rows: Any = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     if isinstance(rows[0], str):
         _check_texts(service, rows, param="input")
-        return await service.encode_texts(rows)
-    _check_ids(service, rows)
-    return await service.encode_ids(rows)
+    else:
+        _check_ids(service, rows)
+    return await service.encode(rows)
 
 
 async def _search(service: Service, queries: Sequence[str], body: SearchRequest) -> tuple[Encoded, list[list[Hit]]]:
-    encoded = await service.encode_texts(queries, normalize=True)
+    encoded = await service.encode(queries, normalize=True)
 
     def search() -> list[list[Hit]]:
         index, _ = service.fresh_index()
@@ -184,9 +178,8 @@ def _describe_index(service: Service) -> Mapping[str, Any]:
     index, _ = service.fresh_index()
     with service.index_lock:
         info = index.info()
-    shown = ("distinct", "dimensions", "kind", "columns")
-    model = {"model": info["model"]["name"], "fingerprint": info["model"]["fingerprint"]}
-    return {"count": info["rows"], **{name: info[name] for name in shown}, **model}
+    shown = {name: getattr(info, name) for name in ("distinct", "dimensions", "kind", "columns")}
+    return {"count": info.rows, **shown, "model": info.model["name"], "fingerprint": info.model["fingerprint"]}
 
 
 def _measure_index(service: Service) -> Mapping[str, Any]:

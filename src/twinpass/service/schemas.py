@@ -131,7 +131,7 @@ class IndexInfo(BaseModel):
     """The served index."""
 
     count: int
-    distinct: int
+    distinct: int | None = Field(description="Texts; not counted on Milvus.")
     dimensions: int
     kind: str
     columns: list[str]

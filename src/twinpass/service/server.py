@@ -7,7 +7,6 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -38,10 +37,6 @@ class Serving(Displayed):
         """Return the address and what is served there."""
         return [Grid("", ["address", "model", "index"], [[self.url, self.name, self.index or "none"]])]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the address and the provenance as one flat document."""
-        return {**self.provenance, "url": self.url, "name": self.name, "index": self.index}
-
 
 def serve(
     model: str | os.PathLike[str] | Encoder | None = None,
@@ -60,16 +55,16 @@ def serve(
     """
     with listen(host, port) as bound:  # a port that is taken is reported before the model is loaded
         app = create_app(model, index, log=log, **options)
-        service, url = app.state.service, address(bound)
-        if service.api_key is None and not is_local(bound):
+        service, url, bound_to = app.state.service, address(bound), bound.getsockname()[0]
+        if service.api_key is None and not bound_to.startswith("127.") and bound_to != "::1":
             log(f"twinpass: warning: other machines can reach this service without a key; set {KEY_VARIABLE}.")
         log(f"serving {service.name} at {url} (Ctrl-C stops; API: {url}/docs)")
-        folder = index.folder if isinstance(index, Index) else index
+        place = index.place if isinstance(index, Index) else index
         encoder = service.encoder
         computing = {name: getattr(encoder, name) for name in ("pooler", "max_tokens", "precision")}
         computing |= {"runtime": encoder.runtime_name, "device": str(encoder.device), "normalize": service.normalize}
         facts = provenance(model=encoder, options=computing)
-        started(Serving(url, service.name, None if folder is None else str(folder), facts))
+        started(Serving(url, service.name, None if place is None else str(place), facts))
         run_server(app, bound)
     log("stopped.")
 
@@ -94,12 +89,6 @@ def address(bound: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def is_local(bound: socket.socket) -> bool:
-    """Tell whether only this machine can reach the socket."""
-    host = bound.getsockname()[0]
-    return bool(host.startswith("127.") or host == "::1")
-
-
 def run_server(app: FastAPI, bound: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then accept nothing new, finish what was accepted, and return."""
     grace = int(app.state.service.limits.timeout) + GRACE
@@ -108,9 +97,5 @@ def run_server(app: FastAPI, bound: socket.socket) -> None:
     )
     # uvicorn raises the signal again when it is done; stopping on request is not a failure.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _nothing_more)
+        signal.signal(number, lambda number, frame: None)
     uvicorn.Server(config).run(sockets=[bound])
-
-
-def _nothing_more(number: int, frame: FrameType | None) -> None:
-    """Do nothing: the server has stopped by now."""

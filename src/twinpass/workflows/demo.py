@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,6 @@ from twinpass.workflows.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_do
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
-    from twinpass.evaluation.dev import PairRetrieval
     from twinpass.log import OnEvent
     from twinpass.search.index import Index
     from twinpass.training.setup import Given
@@ -61,12 +60,6 @@ class Demo(Displayed):
             for name, values in self.scores.items()
         ]
         return [Grid(self.protocol, ["model", *MEASURES.values()], rows), *map(_answer_grid, self.answers)]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the findings and the provenance as one flat document."""
-        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "provenance"}
-        document: dict[str, Any] = plain({**self.provenance, **found})
-        return document
 
 
 def demo(
@@ -117,10 +110,11 @@ def demo(
             log(_next_steps(output, result.seconds))
         found(result)
         if bound is not None and url is not None:
+            from twinpass.encoder.encoder import Encoder
             from twinpass.service.app import create_app
             from twinpass.service.server import run_server
 
-            encoder = _load(output / LEARNED, device)
+            encoder = Encoder.load(output / LEARNED, device=device)
             app = create_app(encoder, _open_index(output / "index", encoder, packages, progress, log))
             log("serving the page (Ctrl-C stops) at:")
             started(url)
@@ -138,7 +132,9 @@ def _train_and_ask(
 ) -> dict[str, Any]:
     """Do the four steps of the demo and return what they found."""
     from twinpass.config import Run
+    from twinpass.encoder.encoder import Encoder
     from twinpass.evaluation.dev import PairRetrieval
+    from twinpass.training.loop import train
 
     began = time.monotonic()
     log("1/4  reading the documentation of the installed Python packages ...")
@@ -146,8 +142,7 @@ def _train_and_ask(
     sentences = rows_to_learn_from(BUILT_IN + packages, dev=PAIRS + packages) or []
     log(f"     {len(sentences):,} sentences, {len(pairs):,} pairs to learn from, {len(held_out):,} held out")
     task = PairRetrieval(held_out, source=f"the held-out part of {PAIRS}{packages}")
-    base = _load(model, device)
-    fingerprint = base.fingerprint
+    base = Encoder.load(model, device=device)
     scores: dict[str, dict[str, float]] = {}
     data: dict[str, Given] = {"pairs": pairs, "dropout": sentences}
     for number, (view, rows) in enumerate(data.items(), start=2):
@@ -166,39 +161,23 @@ def _train_and_ask(
             seed=seed,
             device=device,
         )
-        scores = _train(run, task, rows, watch, scores)
+        evaluate = PairRetrieval(task.pairs, source=task.source, known=scores.get("base"))
+        with watch() as on_event:
+            result = train(run, evaluate=evaluate, on_event=on_event, rows=rows, overwrite=True)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        scores = {"base": result.before, **scores, view: result.last}
     log("4/4  asking both models three questions ...")
     texts = list(dict.fromkeys(text for _, text in [*held_out, *pairs]))
     texts = texts[:: -(-len(texts) // SEARCHED)]  # evenly over the packages: encoding all would take minutes
-    answers = _ask({"base": base, LEARNED: _load(output / LEARNED, device)}, texts)
+    learned = Encoder.load(output / LEARNED, device=device)
     return {
         "protocol": task.protocol,
-        "base_fingerprint": fingerprint,
+        "base_fingerprint": base.fingerprint,
         "scores": scores,
-        "answers": answers,
+        "answers": _ask({"base": base, LEARNED: learned}, texts),
         "seconds": time.monotonic() - began,
     }
-
-
-def _train(
-    run: Any, task: PairRetrieval, rows: Given, watch: Watch, scores: dict[str, dict[str, float]]
-) -> dict[str, dict[str, float]]:
-    """Train one model; return the scores with those of the base model and of this one."""
-    from twinpass.evaluation.dev import PairRetrieval
-    from twinpass.training.loop import train
-
-    evaluate = PairRetrieval(task.pairs, source=task.source, known=scores.get("base"))
-    with watch() as on_event:
-        result = train(run, evaluate=evaluate, on_event=on_event, rows=rows, overwrite=True)
-    if result.interrupted:
-        raise KeyboardInterrupt
-    return {"base": result.before, **scores, run.view: result.last}
-
-
-def _load(model: str | Path, device: str) -> Encoder:
-    from twinpass.encoder.encoder import Encoder
-
-    return Encoder.load(model, device=device)
 
 
 def _ask(encoders: Mapping[str, Encoder], texts: list[str], *, k: int = 3) -> list[dict[str, Any]]:
@@ -225,18 +204,15 @@ def _answer_grid(answer: Mapping[str, Any]) -> Grid:
 def _check_output(output: Path) -> None:
     """Refuse to overwrite what no demo has written."""
     folders = [output / name for name in MODELS if name != "base"]
-    others = [folder for folder in folders if _holds_files(folder) and not _is_of_a_demo(folder)]
-    if not any(_is_of_a_demo(folder) for folder in folders):
-        others += [place for place in [output / "report.html"] if place.exists()]
+    filled = [place for place in folders if place.is_file() or any(path.is_file() for path in place.rglob("*"))]
+    others = [folder for folder in filled if not _is_of_a_demo(folder)]
+    if (output / "report.html").exists() and not any(map(_is_of_a_demo, folders)):
+        others.append(output / "report.html")
     if others:
         raise OutputError(
             f"{others[0]} is already there and no demo wrote it, so it is not overwritten. "
             "Choose another place with --output."
         )
-
-
-def _holds_files(place: Path) -> bool:
-    return place.is_file() or any(path.is_file() for path in place.rglob("*"))
 
 
 def _is_of_a_demo(folder: Path) -> bool:
@@ -254,17 +230,14 @@ def _write_report(result: Demo, command: str | None) -> None:
     from twinpass.analysis.report import comparisons_section, provenance_section
     from twinpass.analysis.training_report import FILE, write_training_report
 
-    def neighbours(answer: Mapping[str, Any], name: str) -> list[Neighbour]:
-        others = {near["text"] for other in answer if other not in (name, "query") for near in answer[other]}
-        return [Neighbour(near["text"], near["cosine"], near["text"] in others) for near in answer[name]]
-
-    comparisons = [
-        Comparison(
-            query=answer["query"],
-            by_model={MODELS[name]: neighbours(answer, name) for name in answer if name != "query"},
-        )
-        for answer in result.answers
-    ]
+    comparisons = []
+    for answer in result.answers:
+        both = {near["text"] for near in answer["base"]} & {near["text"] for near in answer[LEARNED]}
+        by_model = {
+            MODELS[name]: [Neighbour(near["text"], near["cosine"], near["text"] in both) for near in answer[name]]
+            for name in ("base", LEARNED)
+        }
+        comparisons.append(Comparison(query=answer["query"], by_model=by_model))
     base = ("base model", result.provenance["options"]["model"], result.base_fingerprint)
     write_training_report(
         result.output / FILE,
@@ -296,7 +269,7 @@ def _open_index(folder: Path, encoder: Encoder, packages: str, progress: Progres
 
     if Index.exists(folder):
         index = Index.open(folder)
-        first = index.info()["history"][0]
+        first = index.manifest.history[0]
         if index.model["fingerprint"] == encoder.fingerprint and first.get("packages") == packages:
             return index
     texts = list(dict.fromkeys(open_corpus(BUILT_IN + packages).texts()))

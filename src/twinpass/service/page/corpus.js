@@ -41,9 +41,10 @@ export const showCorpus = latest(async (signal) => {
 });
 
 function show(info) {
+  const distinct = info.distinct === null ? "" : `${count(info.distinct)} distinct, `; // Milvus does not count them
   portrait.replaceChildren(
     make("dl", { class: "tiles" },
-      tile("Texts", count(info.count), `${count(info.distinct)} distinct, ${info.dimensions} dimensions each`),
+      tile("Texts", count(info.count), `${distinct}${info.dimensions} dimensions each`),
       tile("Uniformity", decimal(measured.uniformity, 3), "how evenly the vectors cover the sphere; lower is better"),
       tile("Alignment", measured.alignment === null ? "–" : decimal(measured.alignment, 3),
         measured.alignment === null ? "needs pairs with the same meaning" : "how close texts with the same meaning are; lower is better"),

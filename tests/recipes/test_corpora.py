@@ -25,7 +25,7 @@ from twinpass.recipes.recipe import (
 from twinpass.recipes.report import Outcome
 from twinpass.recipes.reproduce import text_facts
 from twinpass.recipes.scales import PAPER, ROBERTA, SMOKE
-from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
+from twinpass.recipes.tables import PAPER_ANSWERS, QUERIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents")

@@ -7,10 +7,9 @@ from twinpass.recipes.corpora import CORPORA, FILES
 from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import ALL, Baseline, Fitted, Trained, Training
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
-from twinpass.recipes.tables import load_recipes
+from twinpass.recipes.tables import RECIPES
 from twinpass.training.methods import METHODS
 
-RECIPES = load_recipes()
 NAMES = [
     *(f"table-{number}" for number in range(1, 9)),
     *("table-a1", "table-b1", "table-b2", "table-b3", "table-c1", "table-d1", "table-d2", "table-e1"),

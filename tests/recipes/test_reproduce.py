@@ -36,7 +36,7 @@ from twinpass.recipes.reproduce import estimate, list_recipes, reproduce, run_re
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE
 from twinpass.recipes.smoke_data import make_data
 from twinpass.recipes.store import Store, key_of
-from twinpass.recipes.tables import load_recipes
+from twinpass.recipes.tables import RECIPES
 
 # The data are generated, which every reading of them warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
@@ -96,7 +96,7 @@ def test_ordering_is_said_in_words_and_not_of_too_few_rows():
 def test_rows_are_trained_once_and_found_again(lab):
     trained = []
     watched = Lab(**{**vars_of(lab), "on_event": lambda event: trained.append(type(event).__name__)})
-    recipe = load_recipes()["table-7"]
+    recipe = RECIPES["table-7"]
     first = run_recipe(recipe, watched, seeds=[1, 2])
     assert trained.count("Stopped") == 10 and all(len(row.cells["stsb"].ours) == 2 for row in first.rows)
     trained.clear()
@@ -115,14 +115,14 @@ def test_a_row_that_asks_for_too_much_memory_is_left_out_and_the_next_is_tried(l
 
     monkeypatch.setitem(MEASURES._entries, "sts", measure)
     rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls"))
-    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1])
+    outcome = run_recipe(dataclasses.replace(RECIPES["table-c1"], rows=rows), lab, seeds=[1])
     assert outcome.rows[0].note == "the memory of the machine ran out. Try another machine."
     assert outcome.rows[1].cells["avg"].mean == 1.0
 
 
 def test_what_is_not_a_number_is_found_again_as_such(lab, monkeypatch):
     monkeypatch.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": math.nan}))
-    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=(one_model("bert", "BERT", Raw(pooler="avg")),))
+    recipe = dataclasses.replace(RECIPES["table-c1"], rows=(one_model("bert", "BERT", Raw(pooler="avg")),))
     for _ in range(2):
         found = run_recipe(recipe, lab, seeds=[1])
         assert math.isnan(found.rows[0].cells["avg"].mean) and "| - " in to_markdown(found.grids())
@@ -202,7 +202,7 @@ def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
 
 def test_a_row_whose_text_is_missing_is_left_out_and_says_so(lab):
     said = []
-    recipe = load_recipes()["table-4"]
+    recipe = RECIPES["table-4"]
     only = dataclasses.replace(recipe, rows=recipe.rows[-1:])
     found = run_recipe(only, Lab(**{**vars_of(lab), "log": said.append}), seeds=[1])
     (row,) = found.rows
@@ -226,7 +226,7 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
     """The lock is another's when the row's turn comes, and free once the other rows are done."""
     tried = []
     rows = tuple(one_model(name, name, Raw(pooler=name)) for name in ("avg", "cls", "avg_first_last"))
-    recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows)
+    recipe = dataclasses.replace(RECIPES["table-c1"], rows=rows)
     with monkeypatch.context() as patched:
         patched.setitem(MEASURES._entries, "sts", lambda *_: Found({"avg": 1.0}))
         patched.setattr(lab.store, "locked", lambda key, wait=True: tried.append(key) or nullcontext())
@@ -293,7 +293,7 @@ def test_seeds_are_spent_where_something_is_drawn(lab, monkeypatch):
     }
     monkeypatch.setitem(MEASURES._entries, "sts", lambda lab, model, seed: Found({"avg": float(seed)}))
     rows = tuple(one_model(name, name, model) for name, model in models.items())
-    outcome = run_recipe(dataclasses.replace(load_recipes()["table-c1"], rows=rows), lab, seeds=[1, 2, 3])
+    outcome = run_recipe(dataclasses.replace(RECIPES["table-c1"], rows=rows), lab, seeds=[1, 2, 3])
     seeds = {row.row.key: row.cells["avg"].ours for row in outcome.rows}
     assert seeds == {"raw": (1,), "whitening": (1,), "flow": (1, 2, 3), "trained": (1, 2, 3)}
 
@@ -305,13 +305,13 @@ def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
     assert (run.steps, run.eval_every, run.batch_size) == (5_000, 500, 16)
     small = subject.run_in(lab, 1)
     assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
-    only_ct = cut(load_recipes()["table-5"], 6)
+    only_ct = cut(RECIPES["table-5"], 6)
     only_ct = dataclasses.replace(only_ct, rows=only_ct.rows[-1:])
     assert estimate(only_ct, PAPER).passes == 90_000
 
 
 def test_cost_counts_shared_trainings_once():
-    recipe = load_recipes()["table-4"]
+    recipe = RECIPES["table-4"]
     cost = estimate(recipe, SMALL)
     assert cost.trainings == 10 and cost.hours == pytest.approx(cost.passes / 13 / 3600)
 
@@ -351,19 +351,18 @@ def test_reports_hold_ours_the_papers_and_the_difference(lab, tmp_path):
 
 
 def test_a_narrow_table_has_a_panel_for_each_column_and_a_wide_one_shows_its_average(lab):
-    both = draw(run_recipe(cut(load_recipes()["table-6"], 2), lab, seeds=[1]))
+    both = draw(run_recipe(cut(RECIPES["table-6"], 2), lab, seeds=[1]))
     assert [axes.get_xlabel() for axes in both.axes] == ["Unsup.", "Sup."]
     labels = [text.get_text() for text in both.axes[0].get_yticklabels()]
     assert labels == ["[CLS] w/ MLP", "[CLS] w/ MLP (train)"]
     assert both.axes[0].yaxis_inverted(), "the first row stands above"
-    wide = draw(run_recipe(cut(load_recipes()["table-c1"], 2), lab, seeds=[1]))
+    wide = draw(run_recipe(cut(RECIPES["table-c1"], 2), lab, seeds=[1]))
     assert [axes.get_xlabel() for axes in wide.axes] == ["Avg."]
 
 
 @pytest.mark.filterwarnings("error")  # matplotlib warns where labels leave a panel no room
 def test_every_table_leaves_its_dots_room_beside_the_labels():
-    recipes = load_recipes()
-    for recipe in (recipes[name] for name in recipes):
+    for recipe in (RECIPES[name] for name in RECIPES):
         if recipe.figure != "dots":
             continue
         rows = [
@@ -381,7 +380,7 @@ def test_every_table_leaves_its_dots_room_beside_the_labels():
 
 def test_cosines_by_gold_score_are_grouped_as_analyze_groups_them(lab):
     lab = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, evaluated_rows=None)})
-    outcome = run_recipe(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1])
+    outcome = run_recipe(cut(RECIPES["figure-g1"], 1), lab, seeds=[1])
     found = next(iter(outcome.rows[0].more.values()))[0]
     cosines, gold = np.array(found["cosines"]), np.array(found["gold"])
     for place in range(5):
@@ -485,7 +484,7 @@ def test_a_model_may_be_judged_under_another_pooler(lab):
 
 
 def test_a_run_that_cannot_go_on_leaves_its_row_out_and_a_full_disk_ends_all(lab, monkeypatch):
-    recipe = load_recipes()["table-7"]
+    recipe = RECIPES["table-7"]
 
     def fail(error):
         def measure(lab, subject, seed):
@@ -529,7 +528,7 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
     def progress(what, *, total=None):
         yield lambda count: moved.append((what, count, total))
 
-    found = reproduce("table-8", output=tmp_path / "lab", progress=progress, on_outcome=seen.append)
+    found = reproduce("table-8", scale="smoke", output=tmp_path / "lab", progress=progress, on_outcome=seen.append)
     assert seen == [found["table-8"]] and moved == [("rows of table-8", 1, 2)] * 2
     assert (tmp_path / "lab" / "reports" / "smoke-tiny-encoder" / "table-8.tex").is_file()
     assert "Supervised SimCSE-BERT-base" in repr(found) and "<td" in found._repr_html_()

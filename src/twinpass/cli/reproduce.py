@@ -43,7 +43,7 @@ def reproduce(
         console.show(list_recipes(scale))
         return
     found = run(
-        *(list_recipes(scale).costs if everything else names or []),
+        *((each.name for each in list_recipes(scale).recipes) if everything else names or []),
         scale=scale,
         seeds=seeds,
         seed=console.seed,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.encoder.any_model import Model, open_model
@@ -21,9 +20,6 @@ from twinpass.provenance import provenance
 from twinpass.recipes.corpora import Corpora
 from twinpass.recipes.scales import Scale
 from twinpass.recipes.store import Store, describe, key_of
-
-if TYPE_CHECKING:
-    pass
 
 CACHE = 24 << 30  # bytes: at the paper's scale the vectors of NLI's sentences by four encoders
 RESAMPLES = 100  # few: deviations over seeds say more here than intervals over pairs

@@ -14,6 +14,7 @@ from twinpass.evaluation.results import TaskResult, cell_score
 from twinpass.recipes.corpora import read_captions
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.recipe import ModelSpec
+from twinpass.recipes.tables import BATCH_SIZES, LEARNING_RATES, PAPER_ANSWERS, QUERIES
 from twinpass.registry import Registry
 from twinpass.text.rows import text_key
 
@@ -122,7 +123,6 @@ def densities(lab: Lab, model: ModelSpec, seed: int) -> Found:
 def retrieval(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The three captions nearest to each of Table 8's queries, and how many of them the paper's models found too."""
     from twinpass.encoder.vector_cache import encode_once
-    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
     from twinpass.search.engines.exact import nearest
 
     queries = {text_key(query) for query in QUERIES}
@@ -147,8 +147,6 @@ def captions(lab: Lab) -> dict[str, bytes]:
     The captions are released in tokens ("the yard ."), and the paper prints them as usual ("the yard."). Those that
     the paper's models found come first, so that a smaller scale has them too.
     """
-    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS
-
     (path,) = lab.corpora.find("flickr")
     letters = {text: text_key(text) for image in read_captions(path).values() for text in image}
     theirs = {text_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
@@ -159,8 +157,6 @@ def captions(lab: Lab) -> dict[str, bytes]:
 @MEASURES.register("grid")
 def grid(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Appendix A's search: the batch size and learning rate that score best on STS-B's development set."""
-    from twinpass.recipes.tables.table_a1 import BATCH_SIZES, LEARNING_RATES
-
     scores = {}
     for batch in BATCH_SIZES:
         for rate in LEARNING_RATES:

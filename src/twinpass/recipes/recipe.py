@@ -24,11 +24,11 @@ from twinpass.files import sha256
 from twinpass.recipes.corpora import CORPORA
 from twinpass.recipes.scales import BERT, CT_STEPS, Scale, scale_baseline, scale_run
 from twinpass.recipes.store import describe, key_of
-from twinpass.registry import Registry
 
 if TYPE_CHECKING:
     from twinpass.recipes.lab import Lab
 
+Layer = Literal["whitening", "flow"]
 # Fields of a run that do not shape its weights, or that the hash of its corpus covers.
 NOT_IN_KEYS = ("output", "data", "skip_bad_rows", "device")
 
@@ -277,7 +277,7 @@ class Fitted(ModelSpec):
     """A model with a layer fitted to its vectors: of NLI sentences, or of the sentences that it is evaluated on."""
 
     of: ModelSpec
-    layer: Literal["whitening", "flow"]
+    layer: Layer
     on: Literal["nli", "target"]
 
     @property
@@ -324,12 +324,12 @@ def _nli_sentences(lab: Lab) -> Path:
 
 def unsupervised(corpus: str = "wiki", **changes: object) -> Trained:
     """Unsupervised SimCSE of BERT-base as in Table A.1, with some fields changed."""
-    return Trained(run=UNSUP.replace(**{"model": BERT, "pooler": "cls_mlp_train"} | changes), corpus=corpus)
+    return Trained(run=UNSUP.replace(**changes), corpus=corpus)
 
 
 def supervised(corpus: str = "nli-triplets", **changes: object) -> Trained:
     """Supervised SimCSE of BERT-base as in Table A.1, with some fields changed."""
-    return Trained(run=SUP.replace(**{"model": BERT, "pooler": "cls_mlp"} | changes), corpus=corpus)
+    return Trained(run=SUP.replace(**changes), corpus=corpus)
 
 
 ALL = "*"  # the place of a model whose measure fills every column of its row
@@ -374,9 +374,6 @@ class Recipe:
     def models(self, scale: Scale) -> list[ModelSpec]:
         """Return every model of its rows that is run at a scale."""
         return [model for row in self.rows for model in row.models.values() if scale.runs(model.encoder)]
-
-
-RECIPES: Registry[Recipe] = Registry("table or figure")
 
 
 def one_model(key: str, label: str, model: ModelSpec, *paper: float | None, source: str = "") -> Row:

@@ -13,6 +13,7 @@ from twinpass.display import Displayed, Grid, to_latex, to_markdown
 from twinpass.files import plain, write_json, writing
 from twinpass.recipes.corpora import describe_text
 from twinpass.recipes.recipe import Recipe, Row
+from twinpass.recipes.tables import PAPER_ANSWERS
 
 WIDE = 3  # with more columns than this, ours and the paper's number share a cell
 NOTHING = "-"
@@ -153,8 +154,6 @@ class Outcome(Displayed):
         """Return what was retrieved, beside what the paper's models found."""
         if self.recipe.measure != "retrieval":
             return []
-        from twinpass.recipes.tables.table_8 import PAPER_ANSWERS
-
         rows = [
             [row.row.label, query, str(place), f"{answer['cosine']:.3f}", answer["text"], theirs]
             for row in self.rows

@@ -26,7 +26,7 @@ from twinpass.recipes.report import Cell, Outcome, RowOutcome, write_report
 from twinpass.recipes.scales import SCALES, Scale
 from twinpass.recipes.smoke_data import make_data, make_encoder
 from twinpass.recipes.store import Busy, describe, key_of
-from twinpass.recipes.tables import load_recipes
+from twinpass.recipes.tables import RECIPES
 from twinpass.training.processes import explaining_memory, memory_of
 
 STEPS_BETWEEN_LINES = 250  # of a training; a table has dozens of them
@@ -56,7 +56,7 @@ class Reproduction(Displayed):
 
 def reproduce(
     *names: str,
-    scale: str = "smoke",
+    scale: str = "small",
     seeds: int = 1,
     seed: int = 42,
     encoder: str | None = None,
@@ -76,10 +76,9 @@ def reproduce(
     evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is called after each
     recipe of which at least one row could be measured; if none could, an InputError says why.
     """
-    recipes = load_recipes()
-    chosen = [recipes[name] for name in names]
+    chosen = [RECIPES[name] for name in names]
     if not chosen:
-        raise ConfigError(f"no table or figure was named. Known: {', '.join(recipes)}.")
+        raise ConfigError(f"no table or figure was named. Known: {', '.join(RECIPES)}.")
     data, encoder = _inputs(SCALES[scale], None if data is None else Path(data), encoder, Path(output))
     lab = Lab(
         scale=SCALES[scale],
@@ -237,8 +236,11 @@ def text_facts(recipe: Recipe, lab: Lab) -> dict[str, dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a recipe takes: trainings, sentences through the encoder in them, hours at the scale's rate."""
+    """What one seed of a recipe takes: trainings, sentences through the encoder in them, hours at the scale's rate."""
 
+    name: str
+    title: str
+    rows: int
     trainings: int
     passes: int
     hours: float | None
@@ -256,49 +258,35 @@ def estimate(recipe: Recipe, scale: Scale) -> Cost:
     """Estimate one seed of a recipe; equal trainings are counted once."""
     parts = [part for model in recipe.models(scale) for part in model.parts()]
     passes = {part.identity(scale): part.passes(scale) for part in parts if isinstance(part, Training)}
-    total, rate = recipe.trainings_per_model * sum(passes.values()), scale.passes_per_second
-    return Cost(recipe.trainings_per_model * len(passes), total, None if rate is None else total / rate / 3600)
+    each, rate = recipe.trainings_per_model, scale.passes_per_second
+    total = each * sum(passes.values())
+    hours = None if rate is None else total / rate / 3600
+    return Cost(recipe.name, recipe.title, len(recipe.rows), each * len(passes), total, hours)
 
 
 @dataclass(frozen=True, repr=False)
 class Listing(Displayed):
     """Every table and figure, with the cost of one seed at a scale."""
 
-    scale: Scale
-    costs: dict[str, Cost]
+    scale: str
+    about: str
+    recipes: tuple[Cost, ...]
 
     def grids(self) -> list[Grid]:
         """Return one table."""
-        recipes = load_recipes()
         rows = [
-            [
-                name,
-                recipes[name].title,
-                str(len(recipes[name].rows)),
-                str(cost.trainings),
-                f"{cost.passes:,}",
-                cost.time,
-            ]
-            for name, cost in self.costs.items()
+            (each.name, each.title, str(each.rows), str(each.trainings), f"{each.passes:,}", each.time)
+            for each in self.recipes
         ]
-        title = f"one seed at the scale {self.scale.name}: {self.scale.about}"
-        columns = ["name", "what", "rows", "trainings", "sentences encoded in training", "time"]
-        return [Grid(title=title, columns=columns, rows=rows, words=("what",))]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the scale's name and the records."""
-        return {"scale": self.scale.name, "recipes": self.records()}
+        columns = ("name", "what", "rows", "trainings", "sentences encoded in training", "time")
+        return [Grid(f"one seed at the scale {self.scale}: {self.about}", columns, rows, words=("what",))]
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per recipe."""
-        recipes = load_recipes()
-        return [
-            {"name": name, "title": recipes[name].title, "rows": len(recipes[name].rows), **dataclasses.asdict(cost)}
-            for name, cost in self.costs.items()
-        ]
+        return [dataclasses.asdict(each) for each in self.recipes]
 
 
 def list_recipes(scale: str = "small") -> Listing:
     """Return every table and figure that `reproduce` knows, with the cost of one seed at a scale."""
-    size, recipes = SCALES[scale], load_recipes()
-    return Listing(size, {name: estimate(recipes[name], size) for name in recipes})
+    size = SCALES[scale]
+    return Listing(scale, size.about, tuple(estimate(RECIPES[name], size) for name in RECIPES))

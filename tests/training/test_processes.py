@@ -30,7 +30,7 @@ def run_two(children, target, *arguments, after: tuple = ()) -> None:
         for child in pair:
             child.start()
         for child in pair:
-            child.join(timeout=120)
+            child.join(timeout=600)
     assert [child.exitcode for child in pair] == [0, 0]
 
 

@@ -42,7 +42,7 @@ def demo(
     measured again, and asked three questions. With --serve, a page to search the documentation follows; models that an
     earlier demo left in --output are served at once.
     """
-    from twinpass.cli.training_view import TrainingView
+    from twinpass.cli.train import TrainingView
     from twinpass.workflows.demo import demo as run_demo
 
     @contextlib.contextmanager

@@ -148,6 +148,12 @@ def clean(output: Path) -> None:
             shutil.rmtree(leftover, ignore_errors=True)
 
 
+def remove_all(output: Path) -> None:
+    """Remove every checkpoint; several processes may do so at once."""
+    shutil.rmtree(output / FOLDER, ignore_errors=True)
+    (output / FOLDER).mkdir(exist_ok=True)
+
+
 def check_room(output: Path, parameters: int) -> None:
     """Raise OutputError now if the disk has no room for the checkpoints of a model of this size."""
     # At most: two checkpoints of weights and two moments, two best models, the finished one.

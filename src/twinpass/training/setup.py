@@ -113,7 +113,7 @@ def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Iterator[Path]:
         )
     checkpoint.clean(output)
     if overwrite and not resume:
-        shutil.rmtree(output / checkpoint.FOLDER, ignore_errors=True)
+        checkpoint.remove_all(output)
     (output / checkpoint.FOLDER).mkdir(exist_ok=True)
     try:
         yield output
@@ -161,8 +161,7 @@ def _find_checkpoint(
         return folder
     if not overwrite:
         raise ConfigError(reason)
-    shutil.rmtree(output / checkpoint.FOLDER)
-    (output / checkpoint.FOLDER).mkdir()
+    checkpoint.remove_all(output)
     return None
 
 

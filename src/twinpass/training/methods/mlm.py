@@ -124,12 +124,6 @@ class MaskedLanguageModel(nn.Module):
         head = models.from_config(encoder.model.transformer.config)
         return cls._over(encoder, head, rate=rate)
 
-    def backward(
-        self, ids: Sequence[Any], random: np.random.Generator, *, weight: float, processes: Processes
-    ) -> float:
-        """Mask tokens of sentences and propagate weight times the loss; return it."""
-        return self.propagate([self.corrupt(each, random) for each in ids], weight=weight, processes=processes)
-
     def propagate(self, corrupted: Sequence[Corrupted], *, weight: float, processes: Processes) -> float:
         """Propagate weight times the mean loss over all processes' masked tokens, chunk by chunk; return it."""
         accelerator = processes.accelerator

@@ -47,13 +47,10 @@ class SimCSE(Method):
         self.encoders = self._load_encoders()
         self.models = dict(zip(("encoder", "second"), self.encoders, strict=False))
         self.run = run = run.replace(pooler=self.encoders[0].pooler)
-        self.per_step = run.batch_size
-        limit, tokenize = self.token_limit(self.encoders[0]), self.encoders[0].tokenize
         # Where few steps are asked for, only the rows that they use are tokenised.
         total = count_rows(self.rows) if run.steps is not None else None
         held = self.batches(total).visited(run.steps) if run.steps is not None and total else None
-        self.data = read_data(self.rows, lambda texts: tokenize(texts, max_tokens=limit), total=total, held=held)
-        self.examples = len(self.data)
+        self.data = read_data(self.rows, self.tokenizer(self.encoders[0]), total=total, held=held)
         self.mlm = None
         if run.mlm_weight:
             self.mlm = load_mlm(self.encoders[0], run, rate=run.mlm_rate, resumed=start.checkpoint is not None)
@@ -97,7 +94,8 @@ class SimCSE(Method):
         mlm_loss = None
         if self.mlm is not None:
             random = np.random.default_rng([run.seed, step, self.processes.rank])
-            mlm_loss = self.mlm.backward(ids, random, weight=run.mlm_weight, processes=self.processes)
+            corrupted = [self.mlm.corrupt(each, random) for each in ids]
+            mlm_loss = self.mlm.propagate(corrupted, weight=run.mlm_weight, processes=self.processes)
         return Outcome(
             value + (mlm_loss or 0.0),
             texts=len(passes) * len(examples),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -15,7 +17,7 @@ from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
-    from twinpass.log import Evaluated, Event, Result, Started, Stepped
+    from twinpass.log import Evaluated, Event, OnEvent, Result, Started, Stepped
 
 # Fields that the command line names in its own way: by position, with a letter, or as every verb does.
 NAMED_OTHERWISE = {"data", "columns", "model", "output", "seed", "device"}
@@ -93,9 +95,9 @@ def train(
     if leakage is not None:
         for line in find_leakage(run, leakage).report(evaluation=leakage, training=data):
             console.log(line)
-    with TrainingView(console) as view:
+    with watching(console) as show:
         result = run_training(
-            run, on_event=view.show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
+            run, on_event=show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
         )
     console.log(_next_steps(result, run.method))
     console.show(result, **provenance(options={"run": run, "preset": preset}))
@@ -139,22 +141,26 @@ def _nothing_gained(result: Result) -> str:
 LINES = 10  # lines for the steps of a run where there is no terminal
 
 
+@contextlib.contextmanager
+def watching(console: Console) -> Iterator[OnEvent]:
+    """Yield a function that shows the events of a training run."""
+    view = TrainingView(console)
+    try:
+        yield view.show
+    finally:
+        if view.bar is not None:
+            view.bar.stop()
+
+
 class TrainingView:
     """Shows the events of a training run: a live line on a terminal, a line now and then elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
         self.live = not console.quiet and sys.stderr.isatty()
-        self._bar: Any = None
+        self.bar: Any = None
         self._task: Any = None
         self._dev = ""
-
-    def __enter__(self) -> TrainingView:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def show(self, event: Event) -> None:
         """Show one event of the loop."""
@@ -188,7 +194,7 @@ class TrainingView:
         from rich.console import Console as RichConsole
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self._bar = Progress(
+        self.bar = Progress(
             TextColumn("training"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
@@ -198,13 +204,13 @@ class TrainingView:
             console=RichConsole(stderr=True),
             transient=True,
         )
-        self._task = self._bar.add_task("", total=event.steps, completed=event.first_step, numbers="")
-        self._bar.start()
+        self._task = self.bar.add_task("", total=event.steps, completed=event.first_step, numbers="")
+        self.bar.start()
 
     def _step(self, event: Stepped) -> None:
         numbers = f"loss {event.loss:.4g}  {event.sentences_per_second:,.0f} sentences/s{self._dev}"
-        if self._bar is not None:
-            self._bar.update(self._task, completed=event.step, numbers=numbers)
+        if self.bar is not None:
+            self.bar.update(self._task, completed=event.step, numbers=numbers)
         elif event.step % max(1, event.steps // LINES) == 0:
             self._say(f"step {event.step}/{event.steps}  {numbers}  {event.seconds_left:,.0f} s left")
 
@@ -214,7 +220,7 @@ class TrainingView:
         self._say(f"dev at step {event.step}: {event.score:.2f}{' (best)' if event.best else ''}  {others}")
 
     def _say(self, line: str) -> None:
-        if self._bar is None:
+        if self.bar is None:
             self.console.log(line)
         elif not self.console.quiet:
-            self._bar.console.print(line, highlight=False, markup=False)
+            self.bar.console.print(line, highlight=False, markup=False)

@@ -81,39 +81,35 @@ class Scale:
         return str(folder)
 
 
-SCALES: Registry[Scale] = Registry("scale")
-PAPER = SCALES.add("paper", Scale(name="paper", about="the paper's own configuration, on a GPU"))
+PAPER = Scale(name="paper", about="the paper's own configuration, on a GPU")
 # 30 steps of 64 are enough to tell methods apart; a row takes 3 to 5 minutes of one core.
-SMALL = SCALES.add(
-    "small",
-    Scale(
-        name="small",
-        about="30 steps of 64, an hour or two on 2 cores",
-        steps=30,
-        batch_size=64,
-        rows=20_000,
-        fitting_sentences=10_000,
-        captions=20_000,
-        lstm_width=256,
-        passes_per_second=13.0,
-    ),
+SMALL = Scale(
+    name="small",
+    about="30 steps of 64, an hour or two on 2 cores",
+    steps=30,
+    batch_size=64,
+    rows=20_000,
+    fitting_sentences=10_000,
+    captions=20_000,
+    lstm_width=256,
+    passes_per_second=13.0,
 )
-SMOKE = SCALES.add(
-    "smoke",
-    Scale(
-        name="smoke",
-        about="a tiny random encoder and generated text: does it run?",
-        steps=2,
-        batch_size=8,
-        rows=64,
-        fitting_sentences=120,
-        evaluated_rows=60,
-        captions=200,
-        transfer_protocol="fast",
-        lstm_width=8,
-        passes_per_second=2000.0,
-    ),
+SMOKE = Scale(
+    name="smoke",
+    about="a tiny random encoder and generated text: does it run?",
+    steps=2,
+    batch_size=8,
+    rows=64,
+    fitting_sentences=120,
+    evaluated_rows=60,
+    captions=200,
+    transfer_protocol="fast",
+    lstm_width=8,
+    passes_per_second=2000.0,
 )
+SCALES: Registry[Scale] = Registry("scale")
+for _scale in (PAPER, SMALL, SMOKE):
+    SCALES.add(_scale.name, _scale)
 
 
 def scale_run(run: Run, scale: Scale, *, encoder: str | None, seed: int, device: str, keeps_batch: bool = False) -> Run:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from twinpass.evaluation.protocols import PAPERS
@@ -29,7 +30,9 @@ STS_COLUMNS = {f"sts{year}": f"STS{year}" for year in range(12, 17)}
 STS_COLUMNS |= {"stsb": "STS-B", "sickr": "SICK-R", "avg": "Avg."}
 TRANSFER_COLUMNS = {name.lower(): name for name in ("MR", "CR", "SUBJ", "MPQA")}
 TRANSFER_COLUMNS |= {"sst2": "SST", "trec": "TREC", "mrpc": "MRPC", "avg": "Avg."}
-STS_PROTOCOL = "seven STS tasks, test, Spearman x 100, all, no regressor"
+_sts_recipe = partial(
+    _recipe, measure="sts", columns=STS_COLUMNS, protocol="seven STS tasks, test, Spearman x 100, all, no regressor"
+)
 # Whom the paper quotes.
 SBERT_PAPER, IS_BERT_PAPER = "Reimers and Gurevych, 2019", "Zhang et al., 2020"
 WHITENING_PAPER, FLOW_PAPER = "Su et al., 2021", "Li et al., 2020"
@@ -128,12 +131,9 @@ _recipe(
     ),
 )
 
-TABLE_5 = _recipe(
+TABLE_5 = _sts_recipe(
     "table-5",
     "STS tasks",
-    measure="sts",
-    columns=STS_COLUMNS,
-    protocol=STS_PROTOCOL,
     rows=_printed(
         "5",
         one_model("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=SBERT_PAPER),
@@ -284,11 +284,9 @@ def _as_printed(key: str, label: str, source: str) -> Row:
     return quoted(key, label, source=source, why="printed by the method's own authors")
 
 
-_recipe(
+_sts_recipe(
     "table-b2",
     "Which protocol did they use?",
-    measure="sts",
-    columns=STS_COLUMNS,
     protocol="seven STS tasks, test, Spearman x 100, no regressor, aggregated as each row says",
     rows=_printed(
         "B.2",
@@ -320,11 +318,10 @@ def _family(key: str, label: str, of: ModelSpec) -> list[Row]:
     return [raw, *_four_layers(key, "  + {}", of, source=source)]
 
 
-_recipe(
+_sts_recipe(
     "table-b3",
     "STS tasks, wmean",
     measure="sts-wmean",
-    columns=STS_COLUMNS,
     protocol="seven STS tasks, test, Spearman x 100, wmean, no regressor",
     rows=_printed(
         "B.3",
@@ -342,13 +339,8 @@ _LAYERS = _printed(
 # pooler, so that row has none.
 _BERT = one_model("bert", "BERT (first-last avg.)", m.BERT_FIRST_LAST)
 _SBERT = replace(next(row for row in TABLE_5.rows if row.key == "sup/sbert"), key="sbert", label="SBERT", source="")
-_recipe(
-    "table-c1",
-    "Post-processing on NLI or on target sentences",
-    measure="sts",
-    columns=STS_COLUMNS,
-    protocol=STS_PROTOCOL,
-    rows=(_BERT, *_LAYERS[:4], _SBERT, *_LAYERS[4:]),
+_sts_recipe(
+    "table-c1", "Post-processing on NLI or on target sentences", rows=(_BERT, *_LAYERS[:4], _SBERT, *_LAYERS[4:])
 )
 
 _recipe(

@@ -34,13 +34,9 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Result:
-    """Train a sentence encoder as the run describes and leave it in the run's output folder.
+    """Train as the run describes, with the options of `twinpass.train` but with an opened dev set as `evaluate`.
 
-    `evaluate` gets a function from texts to vectors and returns a score (higher is better), or a dictionary of
-    numbers with one under "score"; the best model by that score is kept. `on_event` is called with every event of
-    twinpass.log. `rows` and `encoder` replace the run's data and model. `resume` continues from the newest checkpoint,
-    bit-for-bit identically; `overwrite` lets a new run replace an old one. With both, a stopped run is resumed if it
-    is the same one, and replaced otherwise.
+    With both `resume` and `overwrite`, a stopped run is resumed if it is the same one, and replaced otherwise.
     """
     if run.dev is not None and evaluate is None:
         raise ConfigError("twinpass.train opens run.dev; this loop takes the opened dev set as `evaluate`.")
@@ -313,7 +309,7 @@ class Record:
         if progress.best_step is None or progress.best_step == progress.step:
             parts.method.candidates()[progress.kept].save(parts.output)
         else:
-            best = checkpoint.best_folder(parts.output, progress.best_step)
+            best = checkpoint.folder_of(parts.output, "best", progress.best_step)
             parts.method.load_saved(best, parts.method.device).save(parts.output)
 
     def _score(self) -> tuple[str, Scores]:

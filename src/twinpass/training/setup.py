@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from twinpass.config import METHOD_DEFAULTS, Run
@@ -183,7 +184,7 @@ def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
 
 def _restore(parts: Parts, folder: Path) -> None:
     """Restore what a checkpoint holds besides the models, which the method has loaded."""
-    method, tensors = parts.method, checkpoint.read_tensors(folder)
+    method, tensors = parts.method, load_file(folder / "trainer.safetensors")
     parts.progress = progress = checkpoint.read_progress(folder)
     with torch.no_grad():
         for parameter, name in parts.names.items():

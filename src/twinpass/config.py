@@ -64,8 +64,8 @@ METHOD_DEFAULTS: dict[str, MethodDefaults] = {
     ),
 }
 # Which methods use a field, where not all of them do.
-_SIMCSE = ("view", "positive", "wordnet", "share_dropout_mask", "dual_encoder", "keep_duplicates")
-_SIMCSE += ("similarity", "temperature", "hard_negative_weight", "mlm_weight", "mlm_rate")
+_SIMCSE = ["view", "positive", "wordnet", "share_dropout_mask", "dual_encoder", "keep_duplicates"]
+_SIMCSE += ["similarity", "temperature", "hard_negative_weight", "mlm_weight", "mlm_rate"]
 USERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SIMCSE, ("simcse",)),
     **dict.fromkeys(("dropout", "warmup", "weight_decay"), ("simcse", "sbert", "is-bert", "declutr")),

@@ -10,7 +10,7 @@ import pytest
 from twinpass.errors import InputError
 from twinpass.recipes.corpora import CORPORA, PAIR, Corpora, describe_text, read_captions, unquote, write_rows
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.measures import MEASURES, captions
+from twinpass.recipes.measures import MEASURES, PAPER_ANSWERS, QUERIES, captions
 from twinpass.recipes.recipe import (
     Baseline,
     Fitted,
@@ -25,7 +25,6 @@ from twinpass.recipes.recipe import (
 from twinpass.recipes.report import Outcome
 from twinpass.recipes.reproduce import text_facts
 from twinpass.recipes.scales import PAPER, ROBERTA, SMOKE
-from twinpass.recipes.tables import PAPER_ANSWERS, QUERIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents")
@@ -215,7 +214,7 @@ def test_the_facts_name_every_text_that_a_recipe_used(make_lab):
     layer = Fitted(of=Raw(pooler="avg"), layer="whitening", on="nli")
     not_at_this_scale = unsupervised("paranmt", model=ROBERTA)
     recipe = recipe_of(sample, layer, DECLUTR, Words(), not_at_this_scale, supervised("nli-triplets-anli"))
-    lab.corpora.prepare("qqp", most=10)
+    lab.corpora.sized(10).prepare("qqp")
     lab.corpora.prepare("wiki-documents")
     lab.corpora.prepare("paranmt")
     lab.corpora.sized(SMOKE.fitting_sentences).prepare("nli-sentences")

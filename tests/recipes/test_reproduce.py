@@ -458,7 +458,7 @@ def test_a_target_layer_is_fitted_to_every_split(lab, monkeypatch):
 def test_a_sample_is_cut_where_it_is_smaller_than_the_corpus(smoke_data, tmp_path):
     data, _ = smoke_data
     corpora = Corpora(data, tmp_path / "whole", rows=None)
-    assert len(corpora.prepare("nli-all", most=50).read_text().splitlines()) == 50
+    assert len(corpora.sized(50).prepare("nli-all").read_text().splitlines()) == 50
     assert len(corpora.prepare("nli-all").read_text().splitlines()) > 50
     smaller = Corpora(data, tmp_path / "smaller", rows=40)
     assert smaller.prepare("nli-all", most=50) == smaller.prepare("nli-all")

@@ -73,13 +73,11 @@ class Corpora:
         other._nli = self._nli  # files that were read once serve every size
         return other
 
-    def prepare(self, name: str, *, most: int | None = None) -> Path:
-        """Return the file of a corpus, or of a sample of at most `most` rows; it is written if it is not there yet.
+    def prepare(self, name: str) -> Path:
+        """Return the file of a corpus; it is written if it is not there yet.
 
         Its name has a hash of its source files: if one of them changes, or a better one is added, the name changes.
         """
-        if most is not None and (self.rows is None or most < self.rows):
-            return self.sized(most).prepare(name)
         files, path = self._place(name)
         if not (path.is_file() and _facts_of(path).is_file()):
             self._make(name, files, path)

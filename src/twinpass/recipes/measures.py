@@ -14,7 +14,7 @@ from twinpass.evaluation.results import TaskResult, cell_score
 from twinpass.recipes.corpora import read_captions
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.recipe import ModelSpec
-from twinpass.recipes.tables import BATCH_SIZES, LEARNING_RATES, PAPER_ANSWERS, QUERIES
+from twinpass.recipes.tables import BATCH_SIZES, LEARNING_RATES
 from twinpass.registry import Registry
 from twinpass.text.rows import text_key
 
@@ -117,6 +117,36 @@ def densities(lab: Lab, model: ModelSpec, seed: int) -> Found:
     groups = measure_densities(cosines, np.asarray(lab.dev.gold))
     medians = {f"group{n}": group.quartiles[1] for n, group in enumerate(groups) if group.quartiles is not None}
     return Found(medians, more={"cosines": cosines.tolist(), "gold": lab.dev.gold})
+
+
+# What the paper's models found for the queries of Table 8, the nearest first.
+PAPER_ANSWERS = {
+    "A man riding a small boat in a harbor.": {
+        "sbert": (
+            "A group of men traveling over the ocean in a small boat.",
+            "Two men sit on the bow of a colorful boat.",
+            "A man wearing a life jacket is in a small boat on a lake.",
+        ),
+        "simcse": (
+            "A man on a moored blue and white boat.",
+            "A man is riding in a boat on the water.",
+            "A man in a blue boat on the water.",
+        ),
+    },
+    "A dog runs on the green grass near a wooden fence.": {
+        "sbert": (
+            "A dog runs on the green grass near a grove of trees.",
+            "A brown and white dog runs through the green grass.",
+            "The dogs run in the green field.",
+        ),
+        "simcse": (
+            "The dog by the fence is running on the grass.",
+            "Dog running through grass in fenced area.",
+            "A dog runs on the green grass near a grove of trees.",
+        ),
+    },
+}
+QUERIES = tuple(PAPER_ANSWERS)
 
 
 @MEASURES.register("retrieval")

@@ -138,7 +138,7 @@ class Training(ModelSpec):
 
     def text(self, lab: Lab) -> Path:
         """Return the file that it learns from."""
-        return lab.corpora.prepare(self.corpus, most=self.limit(lab.scale))
+        return lab.corpora.sized(self.limit(lab.scale)).prepare(self.corpus)
 
     def rows_at(self, scale: Scale) -> int:
         """Return how many rows it learns from, where the data folder holds the paper's corpora."""

@@ -12,8 +12,8 @@ from typing import Any
 from twinpass.display import Displayed, Grid, to_latex, to_markdown
 from twinpass.files import plain, write_json, writing
 from twinpass.recipes.corpora import describe_text
+from twinpass.recipes.measures import PAPER_ANSWERS
 from twinpass.recipes.recipe import Recipe, Row
-from twinpass.recipes.tables import PAPER_ANSWERS
 
 WIDE = 3  # with more columns than this, ours and the paper's number share a cell
 NOTHING = "-"

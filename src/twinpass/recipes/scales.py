@@ -49,36 +49,29 @@ class Scale:
 
     def check_encoder(self, given: str | None) -> None:
         """Raise ConfigError now if the given encoder cannot be used: later, every row would be skipped for it."""
+        used = self.encoder_for("", given)
         if self.own_encoder:
             from twinpass.encoder.load import find_folder
 
-            find_folder(self._need(given))
-        elif given is not None:
-            self._folder(given)
+            find_folder(used)
 
     def encoder_for(self, papers: str, given: str | None) -> str:
         """Return what is used for one of the paper's encoders: the given one, or at the paper's scale that one."""
         if self.own_encoder:
-            return self._need(given)
-        return papers if given is None else self._folder(given, papers)
-
-    def _need(self, given: str | None) -> str:
-        if given is None:
-            raise ConfigError(
-                f"the scale {self.name!r} trains one small encoder in place of the paper's: pass it with --encoder "
-                "(a folder or a hub name; a pretrained one without sentence training, such as distilbert-base-cased, "
-                "shows the largest differences)."
-            )
-        return given
-
-    def _folder(self, given: str, papers: str = "") -> str:
-        folder = Path(given) / papers
-        if not folder.is_dir():
+            if given is None:
+                raise ConfigError(
+                    f"the scale {self.name!r} trains one small encoder in place of the paper's: pass it with --encoder "
+                    "(a folder or a hub name; a pretrained one without sentence training, such as "
+                    "distilbert-base-cased, shows the largest differences)."
+                )
+            return given
+        folder = Path(given or "") / papers
+        if given is not None and not folder.is_dir():
             raise ConfigError(
                 f"no folder {folder}. At the scale {self.name!r}, --encoder is a folder that holds the paper's "
                 "encoders under their hub names; without it they are downloaded."
             )
-        return str(folder)
+        return papers if given is None else str(folder)
 
 
 PAPER = Scale(name="paper", about="the paper's own configuration, on a GPU")

@@ -56,7 +56,7 @@ def train(
 def _run_steps(parts: Parts, record: Record, interrupted: Callable[[], bool]) -> str:
     """Take the remaining steps and return why they ended."""
     run, method, progress = parts.run, parts.method, parts.progress
-    optimizer = parts.accelerator.prepare(parts.optimizer)
+    optimizer = parts.processes.accelerator.prepare(parts.optimizer)
     eval_every = run.eval_every or parts.batches.per_epoch
     if progress.step == 0:
         record.evaluate()
@@ -92,8 +92,9 @@ def compute_gradient(parts: Parts, step: int, examples: Numbers) -> tuple[Outcom
     _check_finite(parts, "the loss", outcome.loss, step, examples, outcome)
     parts.processes.sum_gradients(parts.names)
     clip = math.inf if parts.run.clip is None else parts.run.clip
-    norm = float(parts.accelerator.clip_grad_norm_(list(parts.names), clip))
-    if parts.accelerator.scaler is None:  # with fp16 the scaler skips such a step by itself
+    accelerator = parts.processes.accelerator
+    norm = float(accelerator.clip_grad_norm_(list(parts.names), clip))
+    if accelerator.scaler is None:  # with fp16 the scaler skips such a step by itself
         _check_finite(parts, "the gradient's norm", norm, step, examples, outcome)
     return outcome, norm
 
@@ -250,8 +251,9 @@ class Record:
         self.started = time.monotonic()
         progress.log_length = self.log.length() if self.log else 0
         progress.processes = parts.processes.count
-        progress.memory = method.memory()
-        progress.scaler = parts.accelerator.scaler.state_dict() if parts.accelerator.scaler else {}
+        progress.memory = method.memory
+        scaler = parts.processes.accelerator.scaler
+        progress.scaler = scaler.state_dict() if scaler else {}
         random = parts.processes.everyones(take_states(method.device))
         if parts.processes.is_main:
             state = self._state() | checkpoint.random_tensors(random)

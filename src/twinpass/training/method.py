@@ -92,6 +92,7 @@ class Method:
         self.processes, self.device = start.processes, start.device
         self.heads: Mapping[str, nn.Module] = {}  # what is trained with the models, and kept in checkpoints only
         self.per_step = start.run.batch_size  # examples in a step
+        self.memory: dict[str, float] = {}  # what a resumed run must know besides weights and optimizer states
         self._pending: list[Callable[[], None]] = []
 
     # What it reads.
@@ -235,13 +236,6 @@ class Method:
     def exhausted(self) -> bool:
         """Return whether to stop before the last step."""
         return False
-
-    def memory(self) -> dict[str, float]:
-        """Return what a resumed run must know besides weights and optimizer states."""
-        return {}
-
-    def remember(self, memory: Mapping[str, float]) -> None:
-        """Restore what `memory` returned."""
 
 
 METHODS: Registry[type[Method]] = Registry("method")

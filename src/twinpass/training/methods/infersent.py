@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -36,7 +36,8 @@ class InferSent(PairClassifier):
         self.encoder.model.train()
         limit = self.run.max_tokens
         self.learn_labels(self.encoder, lambda texts: [row[:limit] for row in self.encoder.word_rows(texts)])
-        self.rate, self.shrunk = self.run.learning_rate, 1.0
+        # The rate of the latest epoch, and by how much dev scores without a gain have divided it.
+        self.memory = {"rate": self.run.learning_rate, "shrunk": 1.0}
 
     def _load_encoder(self) -> BiLstmEncoder:
         if self.start.checkpoint is not None:
@@ -63,25 +64,18 @@ class InferSent(PairClassifier):
     def set_rate(self, optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
         """Decay once per epoch, and divide by what dev scores without a gain have cost."""
         epoch = step // self.batches(self.examples).per_epoch
-        self.rate = self.run.learning_rate * DECAY**epoch
+        self.memory["rate"] = self.run.learning_rate * DECAY**epoch
         for group in optimizer.param_groups:
-            group["lr"] = self.rate / self.shrunk
+            group["lr"] = self.memory["rate"] / self.memory["shrunk"]
 
     def note_evaluation(self, *, gain: bool) -> None:
         """Divide the rate by five when the dev score did not rise."""
-        self.shrunk *= 1.0 if gain else SHRINK
-
-    def memory(self) -> dict[str, float]:
-        """Return the rate, and by how much dev scores have lowered it."""
-        return {"rate": self.rate, "shrunk": self.shrunk}
-
-    def remember(self, memory: Mapping[str, float]) -> None:
-        """Restore both."""
-        self.rate, self.shrunk = memory["rate"], memory["shrunk"]
+        self.memory["shrunk"] *= 1.0 if gain else SHRINK
 
     def exhausted(self) -> bool:
         """Stop once the rate is too small to matter, as the authors do."""
-        return self.shrunk > 1.0 and self.rate / self.shrunk < LOWEST
+        rate, shrunk = self.memory["rate"], self.memory["shrunk"]
+        return shrunk > 1.0 and rate / shrunk < LOWEST
 
     def vectors(self, ids: Ids) -> Tensor:
         """Encode with the LSTM."""

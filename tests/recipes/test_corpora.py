@@ -270,7 +270,7 @@ def test_any_two_captions_of_an_image_are_a_pair(released, tmp_path):
     assert read_captions(path) == CAPTIONS
     pairs = [["A man.", "Someone."], ["A man.", "A person."], ["Someone.", "A person."], ["A dog.", "A pet."]]
     assert rows_of(whole(tmp_path).prepare("flickr")) == pairs
-    some = rows_of(whole(tmp_path).prepare("flickr", most=2))
+    some = rows_of(whole(tmp_path).sized(2).prepare("flickr"))
     assert len(some) == 2 and some == [pair for pair in pairs if pair in some]
 
 

@@ -460,8 +460,10 @@ def test_a_sample_is_cut_where_it_is_smaller_than_the_corpus(smoke_data, tmp_pat
     corpora = Corpora(data, tmp_path / "whole", rows=None)
     assert len(corpora.sized(50).prepare("nli-all").read_text().splitlines()) == 50
     assert len(corpora.prepare("nli-all").read_text().splitlines()) > 50
-    smaller = Corpora(data, tmp_path / "smaller", rows=40)
-    assert smaller.prepare("nli-all", most=50) == smaller.prepare("nli-all")
+    sample = dataclasses.replace(supervised("nli-all"), most=50)
+    assert [sample.limit(dataclasses.replace(SMOKE, rows=rows)) for rows in (None, 60, 40)] == [50, 50, 40]
+    smaller = Lab(scale=dataclasses.replace(SMOKE, rows=40), data=data, output=tmp_path / "smaller", encoder="any")
+    assert sample.text(smaller) == smaller.corpora.prepare("nli-all")
 
 
 def test_another_scale_or_data_folder_finds_no_rows_of_this_one(lab, tmp_path):

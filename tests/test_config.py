@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from twinpass.config import METHOD_DEFAULTS, PRESETS, SUP, UNSUP, Positive, Run, read_positive
+from twinpass.config import METHOD_DEFAULTS, PRESETS, SUP, UNSUP, USERS, Positive, Run, read_positive
 from twinpass.errors import ConfigError
 
 
@@ -199,6 +199,18 @@ def test_fields_that_are_not_given_follow_the_method() -> None:
 def test_what_a_method_cannot_use_is_refused(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Run(**fields).check()
+
+
+def test_of_several_fields_that_a_method_cannot_use_the_first_is_named() -> None:
+    with pytest.raises(ConfigError, match="ct does not use view"):
+        Run(method="ct", mlm_rate=0.2, temperature=0.1, view="pairs", width=3).check()
+
+
+def test_only_fields_and_methods_that_exist_have_users_and_defaults() -> None:
+    fields = {field.name for field in dataclasses.fields(Run)}
+    assert USERS.keys() <= fields and {method for users in USERS.values() for method in users} <= METHOD_DEFAULTS.keys()
+    for name, its in METHOD_DEFAULTS.items():
+        assert its.fields.keys() <= fields and all(name in USERS.get(field, [name]) for field in its.fields)
 
 
 @pytest.mark.parametrize(

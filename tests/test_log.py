@@ -37,7 +37,7 @@ def test_a_damaged_or_missing_log_is_reported_with_its_line(tmp_path: Path) -> N
     with pytest.raises(InputError, match="cannot read"):
         read_log(tmp_path)
     (tmp_path / "log.jsonl").write_text('{"event": "stopped"}\n{"eve')
-    with pytest.raises(InputError, match=r"log.jsonl:2: not a line of JSON"):
+    with pytest.raises(InputError, match=r"log.jsonl:2: expected a line of JSON"):
         read_log(tmp_path)
 
 

@@ -22,70 +22,56 @@ from twinpass.registry import Registry, suggest
 
 
 class MethodDefaults(NamedTuple):
-    """What the command line says about a method, and the run settings that are its own.
+    """What a method reads, and the defaults of its runs that differ from SimCSE's.
 
     They stand here and not in the method's file, which imports torch: a Run and `--help` need no torch.
     """
 
-    reads: str  # the rows it expects
-    fields: Mapping[str, Any]  # the defaults that differ from SimCSE's
-    unused: frozenset[str]  # fields that mean nothing to it
+    reads: str
+    fields: Mapping[str, Any]
 
 
-# What only SimCSE uses.
-_SIMCSE = frozenset(
-    [
-        "view",
-        "positive",
-        "wordnet",
-        "share_dropout_mask",
-        "dual_encoder",
-        "similarity",
-        "temperature",
-        "hard_negative_weight",
-        "mlm_weight",
-        "mlm_rate",
-        "keep_duplicates",
-    ]
-)
-_OTHERS = _SIMCSE | {"width"}
 _LABELLED = ("premise", "hypothesis", "label")
 METHOD_DEFAULTS: dict[str, MethodDefaults] = {
-    "simcse": MethodDefaults("one, two or three text columns", {}, frozenset({"width"})),
+    "simcse": MethodDefaults("one, two or three text columns", {}),
     # Carlsson et al., 2021. The rate has a schedule of its own, and dropout is off.
     "ct": MethodDefaults(
-        "sentences",
-        {"batch_size": 16, "learning_rate": 1e-5, "max_tokens": 75, "pooler": "avg", "clip": None},
-        _OTHERS | {"warmup", "weight_decay", "dropout"},
+        "sentences", {"batch_size": 16, "learning_rate": 1e-5, "max_tokens": 75, "pooler": "avg", "clip": None}
     ),
     # Reimers and Gurevych, 2019, and the authors' library.
     "sbert": MethodDefaults(
         "premise, hypothesis, label",
         {"batch_size": 16, "learning_rate": 2e-5, "max_tokens": 128, "pooler": "avg", "columns": _LABELLED}
         | {"warmup": 0.1, "weight_decay": 0.01},
-        _OTHERS,
     ),
     # Zhang et al., 2020, and the authors' code.
     "is-bert": MethodDefaults(
         "sentences",
         {"batch_size": 32, "learning_rate": 2e-5, "max_tokens": 128, "pooler": "avg"}
         | {"warmup": 0.1, "weight_decay": 0.01},
-        _OTHERS | {"chunk_tokens"},
     ),
     # Giorgi et al., 2021; max_tokens is the longest span.
     "declutr": MethodDefaults(
         "documents, or their lines in order",
         {"batch_size": 16, "learning_rate": 5e-5, "max_tokens": 512, "pooler": "avg"}
         | {"warmup": 0.1, "weight_decay": 0.1},
-        _OTHERS,
     ),
     # Conneau et al., 2017. The paper cuts no sentence, and 512 words cut next to none.
     "infersent": MethodDefaults(
         "premise, hypothesis, label; -m names a file of word vectors",
         {"batch_size": 64, "learning_rate": 0.1, "max_tokens": 512, "columns": _LABELLED, "width": 2048}
         | {"clip": 5.0, "eval_every": None},
-        _SIMCSE | {"warmup", "weight_decay", "dropout", "pooler", "chunk_tokens", "grad_checkpointing", "precision"},
     ),
+}
+# Which methods use a field, where not all of them do.
+_SIMCSE = ["view", "positive", "wordnet", "share_dropout_mask", "dual_encoder", "keep_duplicates"]
+_SIMCSE += ["similarity", "temperature", "hard_negative_weight", "mlm_weight", "mlm_rate"]
+USERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_SIMCSE, ("simcse",)),
+    **dict.fromkeys(("dropout", "warmup", "weight_decay"), ("simcse", "sbert", "is-bert", "declutr")),
+    **dict.fromkeys(("pooler", "precision", "grad_checkpointing"), ("simcse", "ct", "sbert", "is-bert", "declutr")),
+    "chunk_tokens": ("simcse", "ct", "sbert", "declutr"),
+    "width": ("infersent",),
 }
 
 
@@ -120,7 +106,7 @@ class Run:
     # What makes a positive, and how a sentence becomes a vector.
     view: str = _option(
         "auto",
-        "What makes a positive; 'auto' goes by the number of columns.",
+        "What makes a positive; 'auto' follows the number of columns.",
         source="Sections 3 and 4",
         choices=("auto", "dropout", "pairs", "triplets"),
     )
@@ -136,12 +122,12 @@ class Run:
     pooler: str | None = _option(
         None,
         "How token states become one vector; by default the model's own, or else cls_mlp_train for single "
-        "sentences and cls_mlp for pairs and triplets (other methods: avg).",
+        "sentences and cls_mlp for pairs and triplets.",
         source="Table 6",
     )
     dual_encoder: bool = _option(False, "A second encoder for the positives (and hard negatives).", source="Table 2")
     max_tokens: int = _option(32, "Truncate texts to this many tokens in training.", source="the authors' code")
-    width: int | None = _option(None, "Units of infersent's LSTM in each direction (2048).")
+    width: int | None = _option(None, "Units of the LSTM in each direction.")
 
     # What is minimised.
     similarity: str = _option("cosine", "How vectors are compared.", source="Table D.1", choices=("cosine", "dot"))
@@ -154,13 +140,19 @@ class Run:
     keep_duplicates: bool = _option(False, "Let exact duplicates within a batch count as negatives of each other.")
 
     # How it is minimised.
-    batch_size: int = _option(64, "Rows per step, over all processes (ct: pairs, 8 to an anchor).", source="Table A.1")
-    learning_rate: float = _option(3e-5, "Peak learning rate; it falls to 0 (linearly, for most).", source="Table A.1")
+    batch_size: int = _option(
+        64, "Rows per step, over all processes; ct counts pairs, 8 to an anchor.", source="Table A.1"
+    )
+    learning_rate: float = _option(
+        3e-5,
+        "Peak learning rate; it falls linearly to 0 (ct and infersent have their own schedules).",
+        source="Table A.1",
+    )
     epochs: int = _option(1, "Passes over the data.", source="Appendix A")
     steps: int | None = _option(None, "Stop after this many steps instead of counting epochs.")
     warmup: float = _option(0.0, "Share of the steps over which the rate rises first.", source="the authors' code")
     weight_decay: float = _option(0.0, "AdamW's weight decay.", source="the authors' code")
-    clip: float | None = _option(1.0, "Clip the gradient to this norm (ct: off).", source="the authors' code")
+    clip: float | None = _option(1.0, "Clip the gradient to this norm.", source="the authors' code")
     seed: int = _option(42, "Seed of the order, dropout and new layers.", source="the authors' code")
 
     # What it runs on.
@@ -173,7 +165,7 @@ class Run:
 
     # How often it is evaluated and saved.
     eval_every: int | None = _option(
-        250, "Steps between evaluations on the dev set (infersent: an epoch).", source="Appendix A"
+        250, "Steps between evaluations on the dev set; none: one per epoch.", source="Appendix A"
     )
     save_every: int = _option(250, "Steps between checkpoints.", source="Appendix A")
     track_geometry: int | None = _option(
@@ -254,7 +246,7 @@ def _init(self: Run, **given: Any) -> None:
     if method not in METHOD_DEFAULTS:
         names = ", ".join(METHOD_DEFAULTS)
         raise ConfigError(f"no method named {method!r}.{suggest(str(method), METHOD_DEFAULTS)} Known: {names}.")
-    _assign_fields(self, **({**METHOD_DEFAULTS[method].fields} | given))
+    _assign_fields(self, **(dict(METHOD_DEFAULTS[method].fields) | given))
     object.__setattr__(self, "_given", tuple(given))
 
 
@@ -290,13 +282,10 @@ def _in_words(expected: Any) -> str:
 
 
 def _check_method(run: Run) -> None:
-    usual = Run(method=run.method)
-    for name in METHOD_DEFAULTS[run.method].unused:
-        users = ", ".join(method for method, its in METHOD_DEFAULTS.items() if name not in its.unused)
-        _require(
-            getattr(run, name) == getattr(usual, name),
-            f"{run.method} does not use {name}; got {getattr(run, name)!r}. Leave it out (it is for: {users}).",
-        )
+    for name, value in run.changes.items():
+        if name in USERS and run.method not in USERS[name]:
+            users = ", ".join(USERS[name])
+            raise ConfigError(f"{run.method} does not use {name}; got {value!r}. Leave it out (it is for: {users}).")
 
 
 def _check_values(run: Run) -> None:

@@ -9,7 +9,6 @@ import math
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -128,23 +127,38 @@ def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:
     assert "leakage: 1 of" in done.err
 
 
+SIGNALLED = """
+import os, signal, sys
+from twinpass import log
+
+name, at = sys.argv.pop(1), int(sys.argv.pop(1))
+write = log.LogWriter.write
+
+def write_and_signal(self, event):
+    write(self, event)
+    if isinstance(event, log.Stepped) and event.step == at:
+        os.kill(os.getpid(), getattr(signal, name))
+
+log.LogWriter.write = write_and_signal
+from twinpass.cli.main import main
+main()
+"""
+
+
+def run_signalled(name: str, step: int, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Run the program in a process that gets a signal once a step is logged."""
+    command = [sys.executable, "-c", SIGNALLED, name, str(step), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, text=True)
+
+
 def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(run, model, texts, tmp_path) -> None:
-    arguments = [str(x) for x in ("--steps", 400, "--batch-size", 8, "--device", "cpu")]
+    arguments = ("-m", model, "--steps", 40, "--batch-size", 8, "--device", "cpu")
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert run("train", texts, "-m", model, "-o", whole, *arguments).code == 0
-    command = [sys.executable, "-m", "twinpass", "train", str(texts), "-m", model, "-o", str(broken), *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    log = broken / "log.jsonl"
-    deadline = time.monotonic() + 100
-    while time.monotonic() < deadline and process.poll() is None:
-        if log.exists() and log.read_text().count("\n") > 20:
-            break
-        time.sleep(0.02)
-    process.send_signal(signal.SIGINT)
-    message = process.communicate(timeout=60)[1]
-    assert process.returncode == 130, message
-    assert "--resume" in message
-    done = run("train", texts, "-m", model, "-o", broken, "--resume", *arguments)
+    assert run("train", texts, "-o", whole, *arguments).code == 0
+    stopped = run_signalled("SIGINT", 20, "train", texts, "-o", broken, *arguments)
+    assert stopped.returncode == 130, stopped.stderr
+    assert "stopped at step 20" in stopped.stderr and "--resume" in stopped.stderr
+    done = run("train", texts, "-o", broken, "--resume", *arguments)
     assert done.code == 0, done.err
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
 
@@ -187,23 +201,6 @@ def test_a_preset_brings_its_model_and_an_explicit_one_goes_before_it(run, model
     assert f"model {model}, pooler avg, batch size 512" in done.err
 
 
-KILLED = """
-import os, signal
-from twinpass import log
-
-write = log.LogWriter.write
-
-def write_and_die(self, event):
-    write(self, event)
-    if isinstance(event, log.Stepped) and event.step == 5:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-log.LogWriter.write = write_and_die
-from twinpass.cli.main import main
-main()
-"""
-
-
 @pytest.mark.parametrize("method", ["ct", "sbert"])
 def test_another_method_killed_and_resumed_ends_with_the_same_bytes(run, model, dev, tmp_path, method: str) -> None:
     data = tmp_path / "data.tsv"
@@ -221,8 +218,7 @@ def test_another_method_killed_and_resumed_ends_with_the_same_bytes(run, model, 
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done = run("train", data, "-o", whole, *options)
     assert done.code == 0, done.err
-    command = [sys.executable, "-c", KILLED, "train", str(data), "-o", str(killed), *map(str, options)]
-    assert subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGKILL
+    assert run_signalled("SIGKILL", 5, "train", data, "-o", killed, *options).returncode == -signal.SIGKILL
     assert not (killed / "model.safetensors").exists() and (killed / "checkpoints/step-00000003").is_dir()
     done = run("train", data, "-o", killed, "--resume", *options)
     assert done.code == 0, done.err

@@ -16,8 +16,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.training.tiny_runs import make_sentences, make_triplets, spread, train_until_killed
 
+from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import ConfigError, OutputError
+from twinpass.errors import ConfigError, InputError, ModelError, OutputError
 from twinpass.files import sha256
 from twinpass.log import Saved, Stepped
 from twinpass.training import checkpoint
@@ -262,3 +263,16 @@ def test_a_refused_run_leaves_no_new_folder(make_run, tmp_path) -> None:
     with pytest.raises(ConfigError, match="needs training text"):
         train(make_run(output=str(tmp_path / "new")))
     assert not (tmp_path / "new").exists()
+
+
+def test_a_refused_run_that_may_overwrite_takes_nothing_away(make_run, tmp_path) -> None:
+    run = make_run(steps=1)
+    train(run, rows=make_sentences(9))
+    for resume in (False, True):
+        with pytest.raises(InputError):
+            train(run.replace(data=str(tmp_path / "missing.txt"), seed=7), resume=resume, overwrite=True)
+        with pytest.raises(ModelError):
+            train(run.replace(model=str(tmp_path / "missing")), rows=make_sentences(8), resume=resume, overwrite=True)
+    assert checkpoint.newest(Path(run.output)) is not None
+    train(run.replace(seed=7), rows=make_sentences(9), overwrite=True)
+    assert Run.read(checkpoint.newest(Path(run.output)) / "run.json").seed == 7

@@ -39,7 +39,7 @@ def test_every_text_keeps_its_ids(window: int, monkeypatch: pytest.MonkeyPatch) 
 
 def test_only_the_rows_that_few_steps_see_are_tokenised() -> None:
     rows = make_triplets(50)
-    batches = Batches(50, 4, seed=3, hard_negatives=True)
+    batches = Batches(50, 4, seed=3, needs_negatives=False)
     held = batches.visited(3)
     asked: list[str] = []
     data = read_data(InMemory(rows), lambda texts: asked.extend(texts) or letters(texts), total=50, held=held)
@@ -79,18 +79,18 @@ def test_rows_of_different_width_are_refused() -> None:
 
 @pytest.mark.parametrize(("rows", "size"), [(10, 3), (10, 5), (9, 4), (5, 64), (2, 2), (3, 2)])
 def test_an_epoch_visits_every_row_once_and_leaves_none_alone(rows: int, size: int) -> None:
-    batches = Batches(rows, size, seed=1, hard_negatives=False)
+    batches = Batches(rows, size, seed=1, needs_negatives=True)
     epoch = [batch for _, batch in batches.since(0, until=batches.per_epoch)]
     assert sorted(np.concatenate(epoch).tolist()) == list(range(rows))
     assert min(map(len, epoch)) >= 2
 
 
 def test_a_lone_last_row_is_fine_where_it_has_a_hard_negative() -> None:
-    assert Batches(9, 4, seed=1, hard_negatives=True).per_epoch == 3
+    assert Batches(9, 4, seed=1, needs_negatives=False).per_epoch == 3
 
 
 def test_a_step_takes_the_same_rows_wherever_one_starts() -> None:
-    batches = Batches(10, 3, seed=5, hard_negatives=False)
+    batches = Batches(10, 3, seed=5, needs_negatives=True)
     whole = {step: batch.tolist() for step, batch in batches.since(0, until=11)}
     assert list(whole) == list(range(11))
     for start in range(11):
@@ -100,8 +100,8 @@ def test_a_step_takes_the_same_rows_wherever_one_starts() -> None:
 
 
 def test_epochs_and_seeds_differ_in_order() -> None:
-    first, second = (batch.tolist() for _, batch in Batches(20, 20, seed=1, hard_negatives=False).since(0, until=2))
-    (_, other), *_ = Batches(20, 20, seed=2, hard_negatives=False).since(0, until=1)
+    first, second = (batch.tolist() for _, batch in Batches(20, 20, seed=1, needs_negatives=True).since(0, until=2))
+    (_, other), *_ = Batches(20, 20, seed=2, needs_negatives=True).since(0, until=1)
     assert first != second
     assert first != other.tolist()
 

@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError, 
 from twinpass.files import sha256
 from twinpass.log import Evaluated, Started, Stepped
 from twinpass.training.loop import train
-from twinpass.training.method import set_linear_rate
+from twinpass.training.method import Method
 
 
 def weights(folder: str | Path) -> str:
@@ -127,7 +128,7 @@ def test_the_rate_falls_linearly_to_zero() -> None:
     def rates(run: Run) -> list[float]:
         found = []
         for step in range(4):
-            set_linear_rate(optimizer, run, step, 4)
+            Method.set_rate(SimpleNamespace(run=run), optimizer, step, 4)
             found.append(optimizer.param_groups[0]["lr"])
         return found
 

@@ -30,7 +30,7 @@ def run_two(children, target, *arguments, after: tuple = ()) -> None:
         for child in pair:
             child.start()
         for child in pair:
-            child.join(timeout=120)
+            child.join(timeout=600)
     assert [child.exitcode for child in pair] == [0, 0]
 
 
@@ -48,11 +48,12 @@ def test_the_gradient_of_two_processes_is_that_of_one(make_run, children, tmp_pa
     loss, gradients = gradient_of(run, rows, batch)
     run_two(children, gradient_in_process, run, rows, batch, after=(str(tmp_path / "found.npz"),))
     found = np.load(tmp_path / "found.npz")
-    assert float(found["loss"]) == pytest.approx(loss, rel=5e-6)
+    assert float(found["loss"]) == pytest.approx(loss, rel=1e-4)
     assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-4
     for name, gradient in gradients.items():
-        # Sums in float32 come in another order; by how much that shows differs from processor to processor.
-        np.testing.assert_allclose(found[name], gradient, rtol=5e-6, atol=5e-6 * max(1.0, np.abs(gradient).max()))
+        # Sums in float32 come in another order; by how much that shows differs from processor to processor. A wrong
+        # gradient is off by a factor.
+        np.testing.assert_allclose(found[name], gradient, rtol=1e-4, atol=5e-5 * max(1.0, np.abs(gradient).max()))
 
 
 def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_path) -> None:
@@ -77,10 +78,10 @@ def test_other_methods_share_a_batch_too(models, children, tmp_path: Path, name:
     loss, gradients = gradient_of(run, rows_for(name), batch)
     run_two(children, gradient_in_process, run, rows_for(name), batch, after=(str(tmp_path / "found.npz"),))
     found = np.load(tmp_path / "found.npz")
-    assert float(found["loss"]) == pytest.approx(loss, rel=5e-6)
+    assert float(found["loss"]) == pytest.approx(loss, rel=1e-4)
     assert max(np.abs(gradient).max() for gradient in gradients.values()) > 1e-4
     for each, gradient in gradients.items():
-        np.testing.assert_allclose(found[each], gradient, rtol=2e-5, atol=5e-6 * max(1.0, np.abs(gradient).max()))
+        np.testing.assert_allclose(found[each], gradient, rtol=1e-4, atol=5e-5 * max(1.0, np.abs(gradient).max()))
 
 
 def test_a_method_for_one_process_says_so(models, tmp_path: Path, monkeypatch) -> None:

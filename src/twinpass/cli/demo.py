@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +11,6 @@ from twinpass.cli.console import Console, command_line, verb
 from twinpass.cli.options import DEFAULT_MODEL
 
 if TYPE_CHECKING:
-    from twinpass.log import OnEvent
     from twinpass.workflows.demo import Demo
 
 
@@ -42,13 +39,8 @@ def demo(
     measured again, and asked three questions. With --serve, a page to search the documentation follows; models that an
     earlier demo left in --output are served at once.
     """
-    from twinpass.cli.training_view import TrainingView
+    from twinpass.cli.train import watching
     from twinpass.workflows.demo import demo as run_demo
-
-    @contextlib.contextmanager
-    def watch() -> Iterator[OnEvent]:
-        with TrainingView(console) as view:
-            yield view.show
 
     def show(result: Demo) -> None:
         if console.json or result.scores:
@@ -68,7 +60,7 @@ def demo(
         command=command_line(),
         found=show,
         started=lambda url: None if console.json else console.result({}, human=url),  # the JSON document has it
-        watch=watch,
+        watch=lambda: watching(console),
         progress=console.progress,
         log=console.log,
     )

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from twinpass.cli.console import Console, command_line, verb
-from twinpass.config import PRESETS, Run
+from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run
 from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
-    from twinpass.log import Result
+    from twinpass.log import Evaluated, Event, OnEvent, Result, Started, Stepped
 
 # Fields that the command line names in its own way: by position, with a letter, or as every verb does.
 NAMED_OTHERWISE = {"data", "columns", "model", "output", "seed", "device"}
@@ -23,11 +26,16 @@ SHORT_NAMES = {"learning_rate": "--lr"}
 
 def _field(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Any, Any]:
     """Return a dataclass field whose default, None, means that the flag was not given."""
-    details = [str(field.default)] if field.default not in (None, False, "") else []
-    details += [field.metadata["source"]] if field.metadata["source"] else []
-    choices = ", ".join(field.metadata["choices"])
-    help = field.metadata["help"] + (f" One of {choices}." if choices else "")
-    help += f" [{'; '.join(details)}]" if details else ""
+    about = field.metadata
+    others = {name: its.fields[field.name] for name, its in METHOD_DEFAULTS.items() if field.name in its.fields}
+    defaults = [str(field.default)] if field.default not in (None, False, "") else []
+    defaults += [f"{name} {'none' if value is None else value}" for name, value in others.items()]
+    users = USERS.get(field.name, ())
+    unused = ", ".join(name for name in METHOD_DEFAULTS if users and name not in users)
+    scope = f"{users[0]} only" if len(users) == 1 else unused and f"not for {unused}"
+    choices = f" One of {', '.join(about['choices'])}." if about["choices"] else ""
+    details = "; ".join(filter(None, (", ".join(defaults), scope, about["source"])))
+    help = about["help"] + choices + (f" [{details}]" if details else "")
     long = "--" + field.name.replace("_", "-")
     names = [f"{long}/--no-{long[2:]}"] if hint in (bool, bool | None) else [long]
     names += [SHORT_NAMES[field.name]] if field.name in SHORT_NAMES else []
@@ -75,7 +83,6 @@ def train(
     columns: pairs (Eq. 1). Three: pairs with a hard negative (Eqs. 5 and 8). The model kept in OUTPUT is the best
     on --dev, or the last without it.
     """
-    from twinpass.cli.training_view import TrainingView
     from twinpass.workflows.train import find_leakage
     from twinpass.workflows.train import train as run_training
 
@@ -88,9 +95,9 @@ def train(
     if leakage is not None:
         for line in find_leakage(run, leakage).report(evaluation=leakage, training=data):
             console.log(line)
-    with TrainingView(console) as view:
+    with watching(console) as show:
         result = run_training(
-            run, on_event=view.show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
+            run, on_event=show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
         )
     console.log(_next_steps(result, run.method))
     console.show(result, **provenance(options={"run": run, "preset": preset}))
@@ -129,3 +136,91 @@ def _nothing_gained(result: Result) -> str:
         return ""
     scores = f"{result.before['score']:.2f} before, {result.best['score']:.2f} at its best"
     return f"twinpass: warning: dev scored no step as high as the model it started from ({scores}).\n"
+
+
+LINES = 10  # lines for the steps of a run where there is no terminal
+
+
+@contextlib.contextmanager
+def watching(console: Console) -> Iterator[OnEvent]:
+    """Yield a function that shows the events of a training run."""
+    view = TrainingView(console)
+    try:
+        yield view.show
+    finally:
+        if view.bar is not None:
+            view.bar.stop()
+
+
+class TrainingView:
+    """Shows the events of a training run: a live line on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.live = not console.quiet and sys.stderr.isatty()
+        self.bar: Any = None
+        self._task: Any = None
+        self._dev = ""
+
+    def show(self, event: Event) -> None:
+        """Show one event of the loop."""
+        from twinpass.log import Evaluated, Saved, Started, Stepped, Stopped
+
+        if isinstance(event, Started):
+            self._start(event)
+        elif isinstance(event, Stepped):
+            self._step(event)
+        elif isinstance(event, Evaluated):
+            self._evaluated(event)
+        elif isinstance(event, Saved):
+            self._say(f"checkpoint at step {event.step}")
+        elif isinstance(event, Stopped) and event.reason == "early stop":
+            self._say(f"stopped early at step {event.step}: the dev score no longer rises")
+
+    def _start(self, event: Started) -> None:
+        overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
+        self._say(f"{event.objective}, because {event.why}")
+        self._say(f"{event.rows:,} rows{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")
+        self._say(
+            f"steps {event.first_step} to {event.steps} of batch {event.batch_size} ({event.epochs:.2g} epochs), "
+            f"{event.processes} process(es)"
+        )
+        for note in event.notes:
+            self._say(f"note: {note}")
+        if self.live:
+            self._open_bar(event)
+
+    def _open_bar(self, event: Started) -> None:
+        from rich.console import Console as RichConsole
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        self.bar = Progress(
+            TextColumn("training"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            console=RichConsole(stderr=True),
+            transient=True,
+        )
+        self._task = self.bar.add_task("", total=event.steps, completed=event.first_step, numbers="")
+        self.bar.start()
+
+    def _step(self, event: Stepped) -> None:
+        numbers = f"loss {event.loss:.4g}  {event.sentences_per_second:,.0f} sentences/s{self._dev}"
+        if self.bar is not None:
+            self.bar.update(self._task, completed=event.step, numbers=numbers)
+        elif event.step % max(1, event.steps // LINES) == 0:
+            self._say(f"step {event.step}/{event.steps}  {numbers}  {event.seconds_left:,.0f} s left")
+
+    def _evaluated(self, event: Evaluated) -> None:
+        self._dev = f"  dev {event.score:.2f}"
+        others = "  ".join(f"{name} {value:.3f}" for name, value in event.scores.items() if name != "score")
+        self._say(f"dev at step {event.step}: {event.score:.2f}{' (best)' if event.best else ''}  {others}")
+
+    def _say(self, line: str) -> None:
+        if self.bar is None:
+            self.console.log(line)
+        elif not self.console.quiet:
+            self.bar.console.print(line, highlight=False, markup=False)

@@ -56,7 +56,7 @@ class Reproduction(Displayed):
 
 def reproduce(
     *names: str,
-    scale: str = "smoke",
+    scale: str = "small",
     seeds: int = 1,
     seed: int = 42,
     encoder: str | None = None,

@@ -8,21 +8,34 @@ from importlib.metadata import version
 import torch
 
 from twinpass import __version__
-from twinpass.config import Run
 from twinpass.display import to_markdown
 from twinpass.files import writing
 from twinpass.log import Result
 from twinpass.training.setup import Parts
 
-_PATTERN = """---
+_VIEWS = {"dropout": "two dropout passes", "pairs": "pairs", "triplets": "triplets"}
+
+
+def write_card(parts: Parts, result: Result) -> None:
+    """Write OUTPUT/README.md."""
+    run, method, output = parts.run, parts.method, result.output
+    library, opened = "sentence-transformers", "from twinpass import Encoder\n\nvectors = Encoder.load"
+    if run.pooler is None:  # an LSTM
+        library, opened = "twinpass", "from twinpass.encoder.any_model import open_model\n\nvectors = open_model"
+    view = f", {_VIEWS[run.view]}" if run.method == "simcse" else ""
+    overlap = method.data.overlap
+    alike = "" if overlap is None else f" Lexical overlap of its pairs: {overlap:.0%} (F1 of bags of words)."
+    changes = "\n".join(f"- {name}: `{value!r}`" for name, value in ({"method": run.method} | run.changes).items())
+    text = f"""---
 library_name: {library}
 pipeline_tag: sentence-similarity
-tags: [sentence-embeddings, {method}, twinpass]
+tags: [sentence-embeddings, {"SimCSE" if run.method == "simcse" else run.method}, twinpass]
 ---
 
-# {name}
+# {output.name}
 
-A sentence encoder ({dimensions} dimensions, pooler `{pooler}`) trained from `{model}` with {title}{view}.
+A sentence encoder ({method.models[result.kept].dimensions} dimensions, pooler `{run.pooler or "maximum over time"}`) \
+trained from `{run.model}` with {method.title}{view}.
 
 ```python
 {opened}("{output}").encode(["A sentence.", "Another one."])
@@ -30,62 +43,26 @@ A sentence encoder ({dimensions} dimensions, pooler `{pooler}`) trained from `{m
 
 ## Data
 
-{rows:,} rows of `{source}`, SHA-256 of the content `{fingerprint}`.{overlap}
+{method.examples:,} rows of `{method.rows.source}`, SHA-256 of the content `{parts.progress.data_fingerprint}`.{alike}
 
 ## Scores
 
-{scores}
+{_score_table(result)}
 
 ## Run
 
-{steps} steps ({reason}), {seconds:.0f} s, {rate:.0f} sentences/s, {masked:,} duplicates masked as false negatives.
+{result.steps} steps ({result.reason}), {result.seconds:.0f} s, {result.sentences_per_second:.0f} sentences/s, \
+{result.masked:,} duplicates masked as false negatives.
 All settings are in `run.json`; those that differ from the defaults:
 
 {changes}
 
 ## Versions
 
-twinpass {twinpass}, torch {torch}, transformers {transformers}, Python {python}, {threads} threads on {device}.
+twinpass {__version__}, torch {version("torch")}, transformers {version("transformers")}, \
+Python {platform.python_version()}, {torch.get_num_threads()} threads on {method.device}.
 """
-_OPENED = "from twinpass import Encoder\n\nvectors = Encoder.load"
-_OPENED_LSTM = "from twinpass.encoder.any_model import open_model\n\nvectors = open_model"
-
-
-def write_card(parts: Parts, result: Result) -> None:
-    """Write OUTPUT/README.md."""
-    run, method = parts.run, parts.method
-    kept, overlap, is_lstm = method.models[result.kept], method.data.overlap, run.pooler is None
-    view = {"dropout": "two dropout passes", "pairs": "pairs", "triplets": "triplets"}.get(run.view)
-    text = _PATTERN.format(
-        name=result.output.name,
-        library="twinpass" if is_lstm else "sentence-transformers",
-        method={"simcse": "SimCSE"}.get(run.method, run.method),
-        dimensions=kept.dimensions,
-        pooler=run.pooler or "maximum over time",
-        title=method.title,
-        view=f", {view}" if run.method == "simcse" else "",
-        model=run.model,
-        opened=_OPENED_LSTM if is_lstm else _OPENED,
-        output=result.output,
-        rows=method.examples,
-        source=method.rows.source,
-        fingerprint=parts.progress.data_fingerprint,
-        overlap="" if overlap is None else f" Lexical overlap of its pairs: {overlap:.0%} (F1 of bags of words).",
-        scores=_score_table(result),
-        steps=result.steps,
-        reason=result.reason,
-        seconds=result.seconds,
-        rate=result.sentences_per_second,
-        masked=result.masked,
-        changes=_changes(run),
-        twinpass=__version__,
-        torch=version("torch"),
-        transformers=version("transformers"),
-        python=platform.python_version(),
-        threads=torch.get_num_threads(),
-        device=method.device,
-    )
-    with writing(result.output / "README.md") as aside:
+    with writing(output / "README.md") as aside:
         aside.write_text(text, encoding="utf-8")
 
 
@@ -94,7 +71,3 @@ def _score_table(result: Result) -> str:
         return "The model was not evaluated in training."
     kept = f"The best was at step {result.best_step} and is the one kept here." if result.best_step else ""
     return f"{to_markdown(result.grids())}\n{kept}".rstrip()
-
-
-def _changes(run: Run) -> str:
-    return "\n".join(f"- {name}: `{value!r}`" for name, value in ({"method": run.method} | run.changes).items())

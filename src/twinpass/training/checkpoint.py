@@ -21,10 +21,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from twinpass.config import Run
@@ -59,14 +59,9 @@ class Progress:
     memory: dict[str, float] = field(default_factory=dict)  # of the method
 
 
-def step_folder(output: Path, step: int) -> Path:
-    """Return the folder of the checkpoint of a step."""
-    return output / FOLDER / f"step-{step:08d}"
-
-
-def best_folder(output: Path, step: int) -> Path:
-    """Return the folder of the best model so far."""
-    return output / FOLDER / f"best-{step:08d}"
+def folder_of(output: Path, kind: Literal["step", "best"], step: int) -> Path:
+    """Return the folder of a step's checkpoint, or of the model that was best at a step."""
+    return output / FOLDER / f"{kind}-{step:08d}"
 
 
 def newest(output: Path) -> Path | None:
@@ -84,7 +79,7 @@ def write_checkpoint(
     state: dict[str, Tensor],
 ) -> Path:
     """Write a checkpoint, then remove those it replaces; if writing fails, the previous one is unchanged."""
-    target = step_folder(output, progress.step)
+    target = folder_of(output, "step", progress.step)
     with _naming_what_is_left(output), writing_folder(target) as aside:
         write_model(aside, run, main, others)
         save_file({name: tensor.contiguous() for name, tensor in state.items()}, aside / "trainer.safetensors")
@@ -96,7 +91,7 @@ def write_checkpoint(
 
 def write_best(output: Path, run: Run, step: int, kept: Trainable, others: Mapping[str, Trainable]) -> None:
     """Keep the present model as the best so far."""
-    with _naming_what_is_left(output), writing_folder(best_folder(output, step)) as aside:
+    with _naming_what_is_left(output), writing_folder(folder_of(output, "best", step)) as aside:
         write_model(aside, run, kept, others)
 
 
@@ -111,11 +106,6 @@ def write_model(folder: Path, run: Run, main: Trainable, others: Mapping[str, Tr
 def read_progress(folder: Path) -> Progress:
     """Read how far the run of a checkpoint was."""
     return Progress(**json.loads((folder / "progress.json").read_text(encoding="utf-8")))
-
-
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Read what a checkpoint holds beside the model."""
-    return load_file(folder / "trainer.safetensors")
 
 
 def difference(folder: Path, run: Run, *, source: str, fingerprint: str, processes: int) -> str | None:
@@ -146,6 +136,12 @@ def clean(output: Path) -> None:
     for place in (output, output / FOLDER):
         for leftover in (*place.glob(".step-*"), *place.glob(".best-*"), *place.glob(".saving.*")):
             shutil.rmtree(leftover, ignore_errors=True)
+
+
+def remove_all(output: Path) -> None:
+    """Remove every checkpoint; several processes may do so at once."""
+    shutil.rmtree(output / FOLDER, ignore_errors=True)
+    (output / FOLDER).mkdir(exist_ok=True)
 
 
 def check_room(output: Path, parameters: int) -> None:
@@ -202,9 +198,9 @@ def random_states(tensors: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]
 
 
 def _remove_replaced(output: Path, progress: Progress) -> None:
-    keep = {step_folder(output, progress.step)}
+    keep = {folder_of(output, "step", progress.step)}
     if progress.best_step is not None:
-        keep.add(best_folder(output, progress.best_step))
+        keep.add(folder_of(output, "best", progress.best_step))
     for folder in (output / FOLDER).iterdir():
         if folder.name.startswith(("step-", "best-")) and folder not in keep:
             shutil.rmtree(folder, ignore_errors=True)

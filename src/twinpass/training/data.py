@@ -141,7 +141,7 @@ class TrainingData:
 def read_data(
     rows: Rows, tokenize: Tokenize, *, total: int | None = None, held: NDArray[np.int64] | None = None
 ) -> TrainingData:
-    """Tokenise every row once, or of `total` rows only those in `held`; refuse text without negatives."""
+    """Tokenise every row once, or of `total` rows only those in `held`; refuse text without anything to compare."""
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []
     keys: list[NDArray[np.uint64]] = []
@@ -154,7 +154,8 @@ def read_data(
         tokens.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
         keys.append(np.fromiter(map(text_hash, texts), np.uint64, len(texts)))
     table = np.concatenate(keys).reshape(-1, rows.width)
-    _check_learnable(table, rows.source)
+    if not isinstance(rows, LabelledPairs):  # labels are learned from one pair alone
+        _check_learnable(table, rows.source)
     overlap = lexical_overlap(first) if rows.width > 1 else None
     return TrainingData(
         total or len(table), held, np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap
@@ -178,14 +179,14 @@ class Batches:
     rows: int
     size: int
     seed: int
-    hard_negatives: bool
+    needs_negatives: bool  # whether a row alone in a batch teaches nothing
 
     @property
     def per_epoch(self) -> int:
         """Number of batches in one pass over the data, a smaller last one included."""
         whole, rest = divmod(self.rows, self.size)
         # A last row alone would have no negatives, so it joins the previous batch.
-        lonely = rest == 1 and whole > 0 and not self.hard_negatives
+        lonely = rest == 1 and whole > 0 and self.needs_negatives
         return whole + (rest > 0 and not lonely)
 
     def visited(self, steps: int) -> NDArray[np.int64] | None:

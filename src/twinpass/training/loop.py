@@ -34,13 +34,9 @@ def train(
     resume: bool = False,
     overwrite: bool = False,
 ) -> Result:
-    """Train a sentence encoder as the run describes and leave it in the run's output folder.
+    """Train as the run describes, with the options of `twinpass.train` but with an opened dev set as `evaluate`.
 
-    `evaluate` gets a function from texts to vectors and returns a score (higher is better), or a dictionary of
-    numbers with one under "score"; the best model by that score is kept. `on_event` is called with every event of
-    twinpass.log. `rows` and `encoder` replace the run's data and model. `resume` continues from the newest checkpoint,
-    bit-for-bit identically; `overwrite` lets a new run replace an old one. With both, a stopped run is resumed if it
-    is the same one, and replaced otherwise.
+    With both `resume` and `overwrite`, a stopped run is resumed if it is the same one, and replaced otherwise.
     """
     if run.dev is not None and evaluate is None:
         raise ConfigError("twinpass.train opens run.dev; this loop takes the opened dev set as `evaluate`.")
@@ -60,7 +56,7 @@ def train(
 def _run_steps(parts: Parts, record: Record, interrupted: Callable[[], bool]) -> str:
     """Take the remaining steps and return why they ended."""
     run, method, progress = parts.run, parts.method, parts.progress
-    optimizer = parts.accelerator.prepare(parts.optimizer)
+    optimizer = parts.processes.accelerator.prepare(parts.optimizer)
     eval_every = run.eval_every or parts.batches.per_epoch
     if progress.step == 0:
         record.evaluate()
@@ -96,8 +92,9 @@ def compute_gradient(parts: Parts, step: int, examples: Numbers) -> tuple[Outcom
     _check_finite(parts, "the loss", outcome.loss, step, examples, outcome)
     parts.processes.sum_gradients(parts.names)
     clip = math.inf if parts.run.clip is None else parts.run.clip
-    norm = float(parts.accelerator.clip_grad_norm_(list(parts.names), clip))
-    if parts.accelerator.scaler is None:  # with fp16 the scaler skips such a step by itself
+    accelerator = parts.processes.accelerator
+    norm = float(accelerator.clip_grad_norm_(list(parts.names), clip))
+    if accelerator.scaler is None:  # with fp16 the scaler skips such a step by itself
         _check_finite(parts, "the gradient's norm", norm, step, examples, outcome)
     return outcome, norm
 
@@ -254,8 +251,9 @@ class Record:
         self.started = time.monotonic()
         progress.log_length = self.log.length() if self.log else 0
         progress.processes = parts.processes.count
-        progress.memory = method.memory()
-        progress.scaler = parts.accelerator.scaler.state_dict() if parts.accelerator.scaler else {}
+        progress.memory = method.memory
+        scaler = parts.processes.accelerator.scaler
+        progress.scaler = scaler.state_dict() if scaler else {}
         random = parts.processes.everyones(take_states(method.device))
         if parts.processes.is_main:
             state = self._state() | checkpoint.random_tensors(random)
@@ -313,7 +311,7 @@ class Record:
         if progress.best_step is None or progress.best_step == progress.step:
             parts.method.candidates()[progress.kept].save(parts.output)
         else:
-            best = checkpoint.best_folder(parts.output, progress.best_step)
+            best = checkpoint.folder_of(parts.output, "best", progress.best_step)
             parts.method.load_saved(best, parts.method.device).save(parts.output)
 
     def _score(self) -> tuple[str, Scores]:

@@ -2,7 +2,7 @@
 
 A method is one file of `methods/`. It says what it reads (`read`), what it trains (`models`, `heads`), how a batch
 becomes a loss (`loss` or `backward`), which optimizer and schedule it uses, and which model may be kept
-(`candidates`). Its default settings stand in `config.METHOD_DEFAULTS`.
+(`candidates`). Only its default settings are elsewhere, in `config.METHOD_DEFAULTS`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -23,7 +24,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.registry import Registry
 from twinpass.text.rows import Rows
 from twinpass.training.chunked import Ids, cut_chunks, encode_cached, encode_directly
-from twinpass.training.data import Batches, TrainingData, find_rows
+from twinpass.training.data import Batches, Sentences, Tokenize, TrainingData, find_rows
 from twinpass.training.processes import Processes
 
 Numbers = NDArray[np.int64]
@@ -73,7 +74,7 @@ class Outcome(NamedTuple):
 
 
 class Method:
-    """A method ready to train; a subclass sets `models`, `heads`, `examples` and `per_step` in its constructor."""
+    """A method ready to train; a subclass sets `models`, `data` and what else differs in its constructor."""
 
     title: ClassVar[str]  # for the model card
     objective: str  # what is learned, in one line
@@ -85,14 +86,13 @@ class Method:
 
     data: TrainingData
     models: Mapping[str, Trainable]  # the sentence encoders that are trained
-    heads: Mapping[str, nn.Module]  # what is trained with them, and kept in checkpoints only
-    examples: int  # in one epoch
-    per_step: int  # examples in a step
 
     def __init__(self, start: Start) -> None:
         self.start, self.run, self.rows = start, start.run, start.rows
         self.processes, self.device = start.processes, start.device
-        self.heads = {}
+        self.heads: Mapping[str, nn.Module] = {}  # what is trained with the models, and kept in checkpoints only
+        self.per_step = start.run.batch_size  # examples in a step
+        self.memory: dict[str, float] = {}  # what a resumed run must know besides weights and optimizer states
         self._pending: list[Callable[[], None]] = []
 
     # What it reads.
@@ -100,7 +100,12 @@ class Method:
     @classmethod
     def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
         """Return the run with what the rows decide, and the rows as this method sees them; refuse what cannot work."""
-        return run, rows
+        return run, Sentences(rows)
+
+    @property
+    def examples(self) -> int:
+        """The number of examples in one epoch."""
+        return len(self.data)
 
     @property
     def why(self) -> str:
@@ -113,7 +118,7 @@ class Method:
 
     def batches(self, examples: int) -> Batches:
         """Return the order in which examples are used."""
-        return Batches(examples, self.per_step, self.run.seed, hard_negatives=not self.needs_negatives)
+        return Batches(examples, self.per_step, self.run.seed, needs_negatives=self.needs_negatives)
 
     # What it trains.
 
@@ -154,6 +159,10 @@ class Method:
     def token_limit(self, encoder: Encoder) -> int:
         """Return the number of tokens that texts are truncated to: the run's limit, or the model's if it is lower."""
         return min(self.run.max_tokens, encoder.max_tokens or self.run.max_tokens)
+
+    def tokenizer(self, encoder: Encoder) -> Tokenize:
+        """Return the function from texts to truncated token ids."""
+        return partial(encoder.tokenize, max_tokens=self.token_limit(encoder))
 
     def parameters(self) -> dict[nn.Parameter, str]:
         """Return every trained parameter once, whatever is tied to what, with its name."""
@@ -215,8 +224,11 @@ class Method:
         return torch.optim.AdamW(groups, lr=self.run.learning_rate, fused=self.device.type in ("cpu", "cuda"))
 
     def set_rate(self, optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
-        """Set the rate of a step, counted from 0."""
-        set_linear_rate(optimizer, self.run, step, steps)
+        """Set the rate of a step (counted from 0): linear from the peak to 0, after a warm-up if the run has one."""
+        warmup = round(self.run.warmup * steps)
+        share = (step + 1) / (warmup + 1) if step < warmup else (steps - step) / (steps - warmup)
+        for group in optimizer.param_groups:
+            group["lr"] = self.run.learning_rate * share
 
     def note_evaluation(self, *, gain: bool) -> None:
         """Take notice of whether the latest dev score was the best so far."""
@@ -225,20 +237,5 @@ class Method:
         """Return whether to stop before the last step."""
         return False
 
-    def memory(self) -> dict[str, float]:
-        """Return what a resumed run must know besides weights and optimizer states."""
-        return {}
-
-    def remember(self, memory: Mapping[str, float]) -> None:
-        """Restore what `memory` returned."""
-
 
 METHODS: Registry[type[Method]] = Registry("method")
-
-
-def set_linear_rate(optimizer: torch.optim.Optimizer, run: Run, step: int, steps: int) -> None:
-    """Set the rate of a step (counted from 0): linear from the peak to 0, after a warm-up if the run has one."""
-    warmup = round(run.warmup * steps)
-    share = (step + 1) / (warmup + 1) if step < warmup else (steps - step) / (steps - warmup)
-    for group in optimizer.param_groups:
-        group["lr"] = run.learning_rate * share

@@ -7,9 +7,9 @@ import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from safetensors.torch import load_file
 from torch import nn
 
 from twinpass.config import METHOD_DEFAULTS, Run
@@ -53,11 +53,6 @@ class Parts:
         """The processes that train together."""
         return self.method.processes
 
-    @property
-    def accelerator(self) -> Any:
-        """The library object for devices, mixed precision and distribution."""
-        return self.processes.accelerator
-
 
 def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bool, overwrite: bool) -> Parts:
     """Check the run and build its parts, from the newest checkpoint if it is resumed."""
@@ -72,7 +67,13 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
         text = _open_rows(run, rows)
         run, text = kind.read(run, text, model=run.model if encoder is None else encoder.name, device=device)
         progress = checkpoint.Progress(data_fingerprint=text.fingerprint(), kept=kind.main)
-        folder = _find_checkpoint(output, run, text, progress, processes, overwrite) if resume else None
+        folder = checkpoint.newest(output) if resume else None
+        if folder is not None:
+            fingerprint, count = progress.data_fingerprint, processes.count
+            reason = checkpoint.difference(folder, run, source=text.source, fingerprint=fingerprint, processes=count)
+            if reason is not None and not overwrite:
+                raise ConfigError(reason)
+            folder = folder if reason is None else None
         set_seed(run.seed)  # new layers are the same in every process
         start = Start(run=run, rows=text, device=device, processes=processes, encoder=encoder, checkpoint=folder)
         method = kind(start)
@@ -92,6 +93,8 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
         set_seed(run.seed + processes.rank)
         if folder is not None:
             _restore(parts, folder)
+        elif overwrite:  # not before all else worked: a refused run takes nothing away
+            checkpoint.remove_all(output)
     return parts
 
 
@@ -112,8 +115,6 @@ def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Iterator[Path]:
             "(--overwrite), or choose another place."
         )
     checkpoint.clean(output)
-    if overwrite and not resume:
-        shutil.rmtree(output / checkpoint.FOLDER, ignore_errors=True)
     (output / checkpoint.FOLDER).mkdir(exist_ok=True)
     try:
         yield output
@@ -147,25 +148,6 @@ def _open_rows(run: Run, rows: Given | None) -> Rows:
     return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
 
 
-def _find_checkpoint(
-    output: Path, run: Run, text: Rows, progress: checkpoint.Progress, processes: Processes, overwrite: bool
-) -> Path | None:
-    """Return the checkpoint to resume from; another run's is refused, or removed where it may be overwritten."""
-    folder = checkpoint.newest(output)
-    if folder is None:
-        return None
-    reason = checkpoint.difference(
-        folder, run, source=text.source, fingerprint=progress.data_fingerprint, processes=processes.count
-    )
-    if reason is None:
-        return folder
-    if not overwrite:
-        raise ConfigError(reason)
-    shutil.rmtree(output / checkpoint.FOLDER)
-    (output / checkpoint.FOLDER).mkdir()
-    return None
-
-
 def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
     """Return what a user should know before the first step."""
     notes, method, rows = [], parts.method, parts.method.rows
@@ -184,14 +166,14 @@ def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
 
 def _restore(parts: Parts, folder: Path) -> None:
     """Restore what a checkpoint holds besides the models, which the method has loaded."""
-    method, tensors = parts.method, checkpoint.read_tensors(folder)
+    method, tensors = parts.method, load_file(folder / "trainer.safetensors")
     parts.progress = progress = checkpoint.read_progress(folder)
     with torch.no_grad():
         for parameter, name in parts.names.items():
             if name in tensors:
                 parameter.copy_(tensors[name])
     checkpoint.restore_optimizer(parts.optimizer, parts.names, tensors)
-    method.remember(progress.memory)
+    method.memory = progress.memory
     restore_states(checkpoint.random_states(tensors, parts.processes.rank), method.device)
-    if progress.scaler and parts.accelerator.scaler is not None:
-        parts.accelerator.scaler.load_state_dict(progress.scaler)
+    if progress.scaler and (scaler := parts.processes.accelerator.scaler) is not None:
+        scaler.load_state_dict(progress.scaler)

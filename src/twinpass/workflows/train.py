@@ -40,7 +40,8 @@ def train(
     by that score is kept, the last without one. `rows` and `encoder` replace the run's data and model. Built-in text
     (`docs:`) is trained on without the part that built-in dev sets and evaluations ask for. `on_event` is called with
     every event of twinpass.log. `resume` continues from the newest checkpoint, bit-for-bit identically; `overwrite`
-    lets a new run replace an old one. `report` writes OUTPUT/report.html; `command` is what it says to run again.
+    lets a new run replace an old one; with both, a stopped run is resumed if it is the same one, and replaced
+    otherwise. `report` writes OUTPUT/report.html; `command` is what it says to run again.
     """
     from twinpass.training.loop import train as run_training
 

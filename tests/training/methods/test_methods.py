@@ -300,6 +300,12 @@ def test_isberts_folder_is_one_that_sentence_transformers_loads(models, tmp_path
     np.testing.assert_allclose(Encoder.load(result.output).encode(SENTENCES), theirs, atol=1e-5)
 
 
+def test_labels_can_be_learned_from_one_premise(models, tmp_path) -> None:
+    """The other rows are not the negatives here, so a column may hold one text."""
+    rows = [("a dog", other, label) for _, other, label in make_labelled(6)]
+    assert train(run_for("sbert", models, tmp_path / "out", steps=1), rows=rows).finished
+
+
 # Rates.
 
 

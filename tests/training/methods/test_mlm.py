@@ -69,7 +69,9 @@ def test_the_loss_is_the_checkpoints_own(kind, family: str, tmp_path) -> None:
     encoder = Encoder.load(tmp_path / "model", pooler="cls", device="cpu")
     mlm = MaskedLanguageModel.load(encoder, rate=0.3, seed=0)
     ids = encoder.tokenize(make_sentences(9))
-    loss = mlm.backward(ids, np.random.default_rng(1), weight=0.5, processes=Processes(Accelerator(cpu=True)))
+    random = np.random.default_rng(1)
+    corrupted = [mlm.corrupt(each, random) for each in ids]
+    loss = mlm.propagate(corrupted, weight=0.5, processes=Processes(Accelerator(cpu=True)))
 
     random, sums, hidden = np.random.default_rng(1), [], 0
     for sentence in ids:

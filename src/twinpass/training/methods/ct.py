@@ -13,7 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from twinpass.config import Run
 from twinpass.errors import ConfigError
 from twinpass.text.rows import Rows
-from twinpass.training.data import Sentences, read_data
+from twinpass.training.data import read_data
 from twinpass.training.method import METHODS, Method, Numbers, Start, Trainable
 
 NEGATIVES = 7  # to one positive
@@ -39,9 +39,8 @@ class ContrastiveTension(Method):
         self.models = {"first": first, "second": second}
         for encoder in self.encoders:
             encoder.model.eval()  # dropout is off in CT; gradients flow all the same
-        limit = self.token_limit(first)
-        self.data = read_data(self.rows, lambda texts: first.tokenize(texts, max_tokens=limit))
-        self.examples, self.per_step = len(self.data), self.run.batch_size // (NEGATIVES + 1)
+        self.data = read_data(self.rows, self.tokenizer(first))
+        self.per_step = self.run.batch_size // (NEGATIVES + 1)
 
     @classmethod
     def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
@@ -51,7 +50,7 @@ class ContrastiveTension(Method):
                 f"ct counts pairs, {NEGATIVES + 1} to an anchor, so batch_size must be a multiple of {NEGATIVES + 1}; "
                 f"got {run.batch_size}."
             )
-        return run, Sentences(rows)
+        return super().read(run, rows, model=model, device=device)
 
     def candidates(self) -> Mapping[str, Trainable]:
         """Return both copies."""

@@ -17,10 +17,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
-from twinpass.config import Run
 from twinpass.errors import InputError
-from twinpass.text.rows import Rows
-from twinpass.training.data import Sentences, read_data
+from twinpass.training.data import read_data
 from twinpass.training.method import METHODS, Method, Numbers, Outcome, Start
 from twinpass.training.methods.mlm import load_mlm
 
@@ -67,13 +65,12 @@ class Declutr(Method):
             )
         self.mlm = load_mlm(self.encoder, self.run, rate=MLM_RATE, resumed=start.checkpoint is not None)
         self.heads = {"mlm": self.mlm.head}
-        self.examples, self.per_step = len(self.ends), self.run.batch_size
         self.negatives = 2.0 * (ANCHORS * min(self.per_step, self.examples) - 1)
 
-    @classmethod
-    def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
-        """Read every text as a line of a document."""
-        return run, Sentences(rows)
+    @property
+    def examples(self) -> int:
+        """The number of documents."""
+        return len(self.ends)
 
     def describe(self, examples: Numbers) -> list[str]:
         """Return the documents by number."""

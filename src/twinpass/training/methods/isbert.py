@@ -23,7 +23,7 @@ from twinpass.encoder.pooling import masked_mean
 from twinpass.errors import ConfigError
 from twinpass.text.rows import Rows
 from twinpass.training.chunked import Ids, cut_chunks
-from twinpass.training.data import Sentences, read_data
+from twinpass.training.data import read_data
 from twinpass.training.method import METHODS, Method, Numbers, Start, Trainable
 
 WINDOWS = (1, 3, 5)
@@ -80,9 +80,7 @@ class IsBert(Method):
         self.folded = Dense(width, channels * len(WINDOWS), activation="Identity").to(self.device)
         self.folded.requires_grad_(False)  # it only mirrors the convolutions
         self.encoder.model.layers = nn.Sequential(self.folded)
-        limit = self.token_limit(self.encoder)
-        self.data = read_data(self.rows, lambda texts: self.encoder.tokenize(texts, max_tokens=limit))
-        self.examples, self.per_step = len(self.data), self.run.batch_size
+        self.data = read_data(self.rows, self.tokenizer(self.encoder))
         self.negatives = self.per_step - 1.0
 
     @classmethod
@@ -90,7 +88,7 @@ class IsBert(Method):
         """Read every text as a sentence."""
         if run.pooler != "avg":
             raise ConfigError(f"is-bert's vector is a mean over tokens, so its pooler is avg; got {run.pooler!r}.")
-        return run, Sentences(rows)
+        return super().read(run, rows, model=model, device=device)
 
     def candidates(self) -> Mapping[str, Trainable]:
         """Return the encoder, its last layer brought up to date."""

@@ -75,7 +75,10 @@ class MaskedLanguageModel(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.corrupt = Corrupter(encoder.tokenizer, rate=rate, vocabulary=head.config.vocab_size)
-        self.head = head
+        # Over the encoder's transformer first: it may be tied to that one's word embeddings.
+        setattr(head, head.base_model_prefix, encoder.model.transformer)
+        head.tie_weights()
+        self.head = head.to(encoder.device)
         self.states = _Given()
         # The head keeps its own map from states to scores; only its input is replaced.
         setattr(self.head, head.base_model_prefix, self.states)
@@ -113,7 +116,7 @@ class MaskedLanguageModel(nn.Module):
                     "model that has one."
                 )
             warnings.warn(f"{encoder.name} has no masked-language-model head; a new one is trained.", stacklevel=2)
-        return cls._over(encoder, head, rate=rate)
+        return cls(encoder, head, rate=rate)
 
     @classmethod
     def empty(cls, encoder: Encoder, *, rate: float) -> MaskedLanguageModel:
@@ -121,14 +124,7 @@ class MaskedLanguageModel(nn.Module):
         from transformers import AutoModelForMaskedLM
 
         models: Any = AutoModelForMaskedLM
-        head = models.from_config(encoder.model.transformer.config)
-        return cls._over(encoder, head, rate=rate)
-
-    def backward(
-        self, ids: Sequence[Any], random: np.random.Generator, *, weight: float, processes: Processes
-    ) -> float:
-        """Mask tokens of sentences and propagate weight times the loss; return it."""
-        return self.propagate([self.corrupt(each, random) for each in ids], weight=weight, processes=processes)
+        return cls(encoder, models.from_config(encoder.model.transformer.config), rate=rate)
 
     def propagate(self, corrupted: Sequence[Corrupted], *, weight: float, processes: Processes) -> float:
         """Propagate weight times the mean loss over all processes' masked tokens, chunk by chunk; return it."""
@@ -142,13 +138,6 @@ class MaskedLanguageModel(nn.Module):
                 accelerator.backward(loss)
             total += float(loss.detach())
         return processes.total(total)
-
-    @classmethod
-    def _over(cls, encoder: Encoder, head: Any, *, rate: float) -> MaskedLanguageModel:
-        """Let a head share the encoder's transformer, and its word embeddings where they are tied."""
-        setattr(head, head.base_model_prefix, encoder.model.transformer)
-        head.tie_weights()
-        return cls(encoder, head.to(encoder.device), rate=rate)
 
     def _summed_loss(self, sentences: Sequence[Corrupted]) -> Tensor:
         features = self.encoder.pad([sentence.ids.tolist() for sentence in sentences])
@@ -184,10 +173,11 @@ def load_mlm(encoder: Encoder, run: Run, *, rate: float, resumed: bool) -> Maske
     """Load the head that is trained with an encoder; a checkpoint fills an empty one."""
     if resumed:
         return MaskedLanguageModel.empty(encoder, rate=rate)
-    trust_pickle, trust_code = run.trust_pickle, run.trust_remote_code
-    return MaskedLanguageModel.load(
-        encoder, rate=rate, seed=run.seed, trust_pickle=trust_pickle, trust_remote_code=trust_code
-    )
+    return MaskedLanguageModel.load(encoder, rate=rate, seed=run.seed, **_trust(run))
+
+
+def _trust(run: Run) -> dict[str, bool]:
+    return {"trust_pickle": run.trust_pickle, "trust_remote_code": run.trust_remote_code}
 
 
 def transformer_folder(model: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> Path:
@@ -199,7 +189,7 @@ def transformer_folder(model: str, *, trust_pickle: bool = False, trust_remote_c
 
 def masked_words(name: str, percent: int, run: Run, model: str, device: torch.device) -> PositiveMaker:
     """Return the maker that replaces percent % of the words by the named model's most likely words."""
-    trust: dict[str, Any] = {"trust_pickle": run.trust_pickle, "trust_remote_code": run.trust_remote_code}
+    trust: dict[str, Any] = _trust(run)
 
     def load() -> WordReplacer:
         # The model as it was before training, also when a run is resumed: a row's positive never changes.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,35 +12,38 @@ from torch.nn.functional import cross_entropy
 from twinpass.config import Run
 from twinpass.text.nli import LABELS
 from twinpass.text.rows import Rows
-from twinpass.training.data import LabelledPairs, read_data
-from twinpass.training.method import METHODS, Method, Numbers, Start
+from twinpass.training.chunked import Ids
+from twinpass.training.data import LabelledPairs, Tokenize, read_data
+from twinpass.training.method import METHODS, Method, Numbers, Start, Trainable
 
 Features = Literal["difference", "difference and product"]
 
 
-@METHODS.register("sbert")
-class SentenceBert(Method):
-    """Both sentences go through one encoder; the classifier is dropped after training."""
+class PairClassifier(Method):
+    """Classifies pairs by their two vectors; the classifier is dropped after training."""
 
-    title = "Sentence-BERT (Reimers and Gurevych, 2019)"
-    objective = "SBERT (Reimers and Gurevych): softmax over (u, v, |u - v|) on NLI labels"
     texts_per_example = 2
-
-    def __init__(self, start: Start) -> None:
-        super().__init__(start)
-        self.encoder = self.load_plain_encoder()
-        self.models = {"encoder": self.encoder}
-        self.classifier = make_classifier(3 * self.encoder.dimensions).to(self.device)
-        self.heads = {"classifier": self.classifier}
-        self.classes = classes_of(self.rows, self.device)
-        limit = self.token_limit(self.encoder)
-        self.data = read_data(self.rows, lambda texts: self.encoder.tokenize(texts, max_tokens=limit))
-        self.examples, self.per_step = len(self.data), self.run.batch_size
+    features: ClassVar[Features]
+    hidden: ClassVar[int | None] = None  # units of the classifier's hidden layer, if it has one
 
     @classmethod
     def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
         """Read premise, hypothesis and label."""
         return run, LabelledPairs(rows)
+
+    def learn_labels(self, encoder: Trainable, tokenize: Tokenize) -> None:
+        """Make the classifier over an encoder, and read the pairs."""
+        assert isinstance(self.rows, LabelledPairs)
+        self.models = {"encoder": encoder}
+        parts = 3 if self.features == "difference" else 4
+        self.classifier = make_classifier(parts * encoder.dimensions, hidden=self.hidden).to(self.device)
+        self.heads = {"classifier": self.classifier}
+        self.classes = torch.from_numpy(self.rows.classes).to(self.device)
+        self.data = read_data(self.rows, tokenize)
+
+    def vectors(self, ids: Ids) -> Tensor:
+        """Return the vectors of tokenised texts."""
+        raise NotImplementedError
 
     def loss(self, examples: Numbers, random: np.random.Generator) -> Tensor:
         """Encode premises and hypotheses together and classify the pairs."""
@@ -48,15 +51,27 @@ class SentenceBert(Method):
         if not len(own):
             return torch.zeros(())
         texts = np.concatenate(self.data.columns(own))
-        u, v = self.encode([self.encoder] * len(texts), [self.data.ids(text) for text in texts]).chunk(2)
-        loss = softmax_loss(self.classifier, u, v, self.classes[torch.from_numpy(own)], "difference")
+        u, v = self.vectors([self.data.ids(text) for text in texts]).chunk(2)
+        loss = softmax_loss(self.classifier, u, v, self.classes[torch.from_numpy(own)], self.features)
         return self.mean_over_all(loss, own, examples)
 
 
-def classes_of(rows: Rows, device: torch.device) -> Tensor:
-    """Return the labels of labelled pairs as numbers."""
-    assert isinstance(rows, LabelledPairs)
-    return torch.from_numpy(rows.classes).to(device)
+@METHODS.register("sbert")
+class SentenceBert(PairClassifier):
+    """Both sentences go through one encoder."""
+
+    title = "Sentence-BERT (Reimers and Gurevych, 2019)"
+    objective = "SBERT (Reimers and Gurevych): softmax over (u, v, |u - v|) on NLI labels"
+    features = "difference"
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.encoder = self.load_plain_encoder()
+        self.learn_labels(self.encoder, self.tokenizer(self.encoder))
+
+    def vectors(self, ids: Ids) -> Tensor:
+        """Encode with the encoder."""
+        return self.encode([self.encoder] * len(ids), ids)
 
 
 def pair_features(u: Tensor, v: Tensor, features: Features) -> Tensor:

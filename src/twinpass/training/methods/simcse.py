@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,6 @@ from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.folder import read_foreign_settings, read_settings
 from twinpass.encoder.load import find_folder, released_settings
-from twinpass.registry import Registry
 from twinpass.text.rows import Rows
 from twinpass.text.views import VIEWS, View, add_positives, choose_view, shared_dropout
 from twinpass.training.data import count_rows, read_data
@@ -47,13 +47,10 @@ class SimCSE(Method):
         self.encoders = self._load_encoders()
         self.models = dict(zip(("encoder", "second"), self.encoders, strict=False))
         self.run = run = run.replace(pooler=self.encoders[0].pooler)
-        self.per_step = run.batch_size
-        limit, tokenize = self.token_limit(self.encoders[0]), self.encoders[0].tokenize
         # Where few steps are asked for, only the rows that they use are tokenised.
         total = count_rows(self.rows) if run.steps is not None else None
         held = self.batches(total).visited(run.steps) if run.steps is not None and total else None
-        self.data = read_data(self.rows, lambda texts: tokenize(texts, max_tokens=limit), total=total, held=held)
-        self.examples = len(self.data)
+        self.data = read_data(self.rows, self.tokenizer(self.encoders[0]), total=total, held=held)
         self.mlm = None
         if run.mlm_weight:
             self.mlm = load_mlm(self.encoders[0], run, rate=run.mlm_rate, resumed=start.checkpoint is not None)
@@ -90,14 +87,15 @@ class SimCSE(Method):
         mask = None if run.keep_duplicates else false_negatives(keys)
         masked = 0 if mask is None else int(mask.sum())
         hidden = None if mask is None or not masked else torch.from_numpy(mask).to(vectors.device)
-        loss = EQUATIONS[run.view](vectors.unbind(), run, hidden)
+        loss = contrastive_loss(run.view, vectors.unbind(), run, hidden)
         value = loss.item()
         self.propagate(loss)
 
         mlm_loss = None
         if self.mlm is not None:
             random = np.random.default_rng([run.seed, step, self.processes.rank])
-            mlm_loss = self.mlm.backward(ids, random, weight=run.mlm_weight, processes=self.processes)
+            corrupted = [self.mlm.corrupt(each, random) for each in ids]
+            mlm_loss = self.mlm.propagate(corrupted, weight=run.mlm_weight, processes=self.processes)
         return Outcome(
             value + (mlm_loss or 0.0),
             texts=len(passes) * len(examples),
@@ -134,43 +132,19 @@ def _pooler(run: Run) -> str | None:
     return "cls_mlp" if supervised else "cls_mlp_train"
 
 
-# From the vectors of a batch's passes, one (N, d) tensor each, to its loss: one equation per view.
-
-Equation = Callable[[Sequence[Tensor], Run, "Tensor | None"], Tensor]
-EQUATIONS: Registry[Equation] = Registry("objective")
-
-
-@EQUATIONS.register("dropout")
-def dropout_loss(passes: Sequence[Tensor], run: Run, mask: Tensor | None) -> Tensor:
-    """Eq. 4 on two passes; with a shared mask there is one pass, which is used as both."""
-    h_z, h_z_prime = passes[0], passes[-1]
-    return equations.unsupervised(h_z, h_z_prime, temperature=temperature(run), similarity=_similarity(run), mask=mask)
-
-
-@EQUATIONS.register("pairs")
-def pairs_loss(passes: Sequence[Tensor], run: Run, mask: Tensor | None) -> Tensor:
-    """Eq. 1 on pairs."""
-    h, h_pos = passes
-    return equations.info_nce(h, h_pos, temperature=temperature(run), similarity=_similarity(run), mask=mask)
-
-
-@EQUATIONS.register("triplets")
-def triplets_loss(passes: Sequence[Tensor], run: Run, mask: Tensor | None) -> Tensor:
-    """Eq. 8 on pairs with hard negatives; with the default weight of 1 it is Eq. 5."""
-    h, h_pos, h_neg = passes
-    alpha, similarity = run.hard_negative_weight, _similarity(run)
-    return equations.weighted(
-        h, h_pos, h_neg, alpha=alpha, temperature=temperature(run), similarity=similarity, mask=mask
-    )
-
-
-def temperature(run: Run) -> float:
-    """Return what similarities are divided by: 1 for the dot product (Table D.1, "N/A")."""
-    return run.temperature if run.similarity == "cosine" else 1.0
-
-
-def _similarity(run: Run) -> equations.Similarity:
-    return "dot" if run.similarity == "dot" else "cosine"
+def contrastive_loss(view: str, passes: Sequence[Tensor], run: Run, mask: Tensor | None) -> Tensor:
+    """Return the loss of a batch from the vectors of its passes, (N, d) each: one equation for each view."""
+    options: dict[str, Any] = {"similarity": run.similarity, "mask": mask}
+    # The dot product is not divided (Table D.1, "N/A").
+    options["temperature"] = run.temperature if run.similarity == "cosine" else 1.0
+    if view == "dropout":  # Eq. 4; with a shared mask there is one pass, which is used as both
+        h_z, h_z_prime = passes[0], passes[-1]
+        return equations.unsupervised(h_z, h_z_prime, **options)
+    if view == "pairs":  # Eq. 1
+        h, h_pos = passes
+        return equations.info_nce(h, h_pos, **options)
+    h, h_pos, h_neg = passes  # Eq. 8, which with the default weight of 1 is Eq. 5
+    return equations.weighted(h, h_pos, h_neg, alpha=run.hard_negative_weight, **options)
 
 
 def false_negatives(passes: Sequence[Keys]) -> Mask:

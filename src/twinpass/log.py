@@ -111,6 +111,7 @@ class Result(Displayed):
     interrupted: bool = False  # a signal asked to stop; in the very last step the model is complete all the same
     protocol: str = ""  # what the score means
     advice: str = ""
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # the kept model, data, run and versions
 
     @property
     def finished(self) -> bool:

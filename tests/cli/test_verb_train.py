@@ -18,6 +18,7 @@ from twinpass.cli.train import NAMED_OTHERWISE, RunOptions, _next_steps
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.log import Result
+from twinpass.text.corpus import open_corpus
 from twinpass.workflows.dev import rows_to_learn_from
 
 QUICK = ("--steps", 4, "--batch-size", 4, "--eval-every", 2, "--device", "cpu")
@@ -73,6 +74,8 @@ def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:
     document = json.loads(done.out)
     assert document["options"]["run"]["seed"] == 3
     assert document["steps"] == 4
+    assert document["model"]["fingerprint"] == Encoder.load(tmp_path / "out", device="cpu").fingerprint
+    assert document["data"] == [{"source": str(texts), "fingerprint": open_corpus(texts).fingerprint()}]
     assert set(document["last"]) >= {"score", "alignment", "uniformity"}
 
 

@@ -85,6 +85,15 @@ def test_precomputed_files_that_do_not_fit_are_refused(tmp_path):
         open_model(tmp_path / "missing.npy")
 
 
+def test_a_folder_of_shards_is_one_file_of_stored_vectors(tmp_path):
+    folder = tmp_path / "shards.parquet"
+    folder.mkdir()
+    (folder / "_job.json").write_text("{}")
+    for number, text in enumerate("ab"):
+        pq.write_table(pa.table({"text": [text], "vector": [[float(number), 1.0]]}), folder / f"{number}.parquet")
+    np.testing.assert_array_equal(open_model(folder).encode(["b", "a"]), [[1, 1], [0, 1]])
+
+
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

@@ -529,7 +529,7 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
     def progress(what, *, total=None):
         yield lambda count: moved.append((what, count, total))
 
-    found = reproduce("table-8", output=tmp_path / "lab", progress=progress, on_outcome=seen.append)
+    found = reproduce("table-8", scale="smoke", output=tmp_path / "lab", progress=progress, on_outcome=seen.append)
     assert seen == [found["table-8"]] and moved == [("rows of table-8", 1, 2)] * 2
     assert (tmp_path / "lab" / "reports" / "smoke-tiny-encoder" / "table-8.tex").is_file()
     assert "Supervised SimCSE-BERT-base" in repr(found) and "<td" in found._repr_html_()

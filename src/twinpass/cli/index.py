@@ -32,7 +32,7 @@ class MilvusOptions:
         str | None,
         typer.Option(
             metavar="URI",
-            help="INDEX is a collection on this Milvus: http://HOST:19530, or a file ending in .db (extra [milvus]).",
+            help="INDEX is a collection on this Milvus: http://HOST:19530, or a local path to a .db (extra [milvus]).",
         ),
     ] = None
     milvus_token: Annotated[

@@ -14,7 +14,6 @@ import typer
 
 from twinpass.cli.console import Console, command_line, verb
 from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run
-from twinpass.provenance import provenance
 
 if TYPE_CHECKING:
     from twinpass.log import Evaluated, Event, OnEvent, Result, Started, Stepped
@@ -100,7 +99,7 @@ def train(
             run, on_event=show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
         )
     console.log(_next_steps(result, run.method))
-    console.show(result, **provenance(options={"run": run, "preset": preset}))
+    console.show(result, preset=preset)
     if result.interrupted:
         raise typer.Exit(130)
 
@@ -182,7 +181,7 @@ class TrainingView:
         self._say(f"{event.objective}, because {event.why}")
         self._say(f"{event.rows:,} rows{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")
         self._say(
-            f"steps {event.first_step} to {event.steps} of batch {event.batch_size} ({event.epochs:.2g} epochs), "
+            f"steps {event.first_step} to {event.steps}, batches of {event.batch_size} ({event.epochs:.2g} epochs), "
             f"{event.processes} process(es)"
         )
         for note in event.notes:

@@ -77,8 +77,8 @@ def _from_encoder(encoder: Encoder) -> Model:
 
 
 def _stored(path: Path) -> Encode:
-    """Look up vectors by text in a file; a text without one is an error that names it."""
-    if not path.is_file():
+    """Look up vectors by text in a file or a folder of parquet files; a text without one is an error that names it."""
+    if not (path.is_file() or (path.is_dir() and path.suffix == ".parquet")):
         raise ModelError(f"there is no file {path} of stored vectors.")
     texts, vectors = _read_parquet(path) if path.suffix == ".parquet" else _read_npy(path)
     if vectors.ndim != 2 or len(texts) != len(vectors):

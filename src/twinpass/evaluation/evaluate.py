@@ -322,6 +322,8 @@ def _user_job(name: str, settings: Settings) -> Job:
     kind, _, place = name.partition(":")
     if kind in ("docs-pairs", "docs"):
         pairs = held_out_pairs([package for package in place.split(",") if package])
+        if not pairs:
+            raise InputError(f"{name}: no pairs of these packages are held out. Name more or larger packages.")
         return _retrieval_job(name, pool_pairs(pairs[:MOST_CANDIDATES]), {name: None}, settings)
     if kind == "retrieval" and is_folder(place):
         return _retrieval_job(name, read_folder(Path(place)), {place: None}, settings)

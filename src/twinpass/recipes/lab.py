@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.encoder.any_model import Model, open_model
@@ -17,13 +16,9 @@ from twinpass.evaluation.reading import find_root
 from twinpass.files import sha256
 from twinpass.log import OnEvent
 from twinpass.progress import Log, ignore
-from twinpass.provenance import provenance
 from twinpass.recipes.corpora import Corpora
 from twinpass.recipes.scales import Scale
-from twinpass.recipes.store import Store, describe, key_of
-
-if TYPE_CHECKING:
-    pass
+from twinpass.recipes.store import Store, key_of
 
 CACHE = 24 << 30  # bytes: at the paper's scale the vectors of NLI's sentences by four encoders
 RESAMPLES = 100  # few: deviations over seeds say more here than intervals over pairs
@@ -123,8 +118,7 @@ class Lab:
                 result = train(run, evaluate=dev, on_event=self.on_event, resume=True, overwrite=True)
                 if not result.finished:
                     raise KeyboardInterrupt
-                found = {name: str(v) if isinstance(v, Path) else v for name, v in vars(result).items()}
-                self.store.finish(key, provenance(options={"run": describe(run), "result": found}))
+                self.store.finish(key, result.to_dict())
                 if result.interrupted:  # in the last step: the model is complete, and the next one must not start
                     raise KeyboardInterrupt
         return folder

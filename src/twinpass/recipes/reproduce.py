@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,6 +81,7 @@ def reproduce(
     chosen = [recipes[name] for name in names]
     if not chosen:
         raise ConfigError(f"no table or figure was named. Known: {', '.join(recipes)}.")
+    generated = data is None
     data, encoder = _inputs(SCALES[scale], None if data is None else Path(data), encoder, Path(output))
     lab = Lab(
         scale=SCALES[scale],
@@ -93,7 +95,10 @@ def reproduce(
     )
     outcomes = []
     for recipe in chosen:
-        outcome = run_recipe(recipe, lab, seeds=range(seed, seed + seeds), progress=progress)
+        with warnings.catch_warnings():
+            if generated:  # the user knows that this is not the real data
+                warnings.filterwarnings("ignore", message=".*is not SentEval's copy")
+            outcome = run_recipe(recipe, lab, seeds=range(seed, seed + seeds), progress=progress)
         outcomes.append(outcome)
         if not outcome.is_measured:  # a table of dashes must not overwrite an earlier report
             log(f"{recipe.name}: no row could be measured, so no report is written")

@@ -13,9 +13,10 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, TrainingError
 from twinpass.files import writing
 from twinpass.log import Evaluated, Event, LogWriter, OnEvent, Result, Saved, Scores, Started, Stepped, Stopped, Tracked
+from twinpass.provenance import provenance
 from twinpass.training import checkpoint
 from twinpass.training.card import write_card
-from twinpass.training.method import Encode, Numbers, Outcome
+from twinpass.training.method import Encode, Numbers, Outcome, Trainable
 from twinpass.training.processes import explaining_memory, interruptible, memory_of
 from twinpass.training.randomness import keeping_states, take_states
 from twinpass.training.setup import Given, Parts, prepare
@@ -270,13 +271,14 @@ class Record:
         self.save()
         parts, progress = self.parts, self.parts.progress
         finished = reason != "interrupted"
-        if finished and parts.processes.is_main:
-            self._write_model()
+        kept = self._write_model() if finished and parts.processes.is_main else None
         python = f"train(Run.read('{parts.output}/run.json'), resume=True)"
         advice = f"Resume with the same command and --resume, or {python}."
         if finished:
             advice = f"The model is in {parts.output}."
         self.tell(Stopped(step=progress.step, reason=reason, advice=advice))
+        text = [(parts.method.rows.source, progress.data_fingerprint)]
+        facts = provenance(data=text, options={"run": dataclasses.asdict(parts.run)})
         result = Result(
             output=parts.output,
             reason=reason,
@@ -292,6 +294,9 @@ class Record:
             sentences_per_second=self.texts / self.training_seconds if self.training_seconds else 0.0,
             protocol=self.protocol,
             advice=advice,
+            provenance=facts
+            if kept is None
+            else {"model": {"name": str(parts.output), "fingerprint": kept.fingerprint}, **facts},
         )
         if finished and parts.processes.is_main:
             write_card(parts, result)
@@ -305,14 +310,15 @@ class Record:
         for model in self.parts.method.models.values():
             model.model.eval()
 
-    def _write_model(self) -> None:
-        """Save the best model by dev if there is one, the last otherwise."""
+    def _write_model(self) -> Trainable:
+        """Save the best model by dev if there is one, the last otherwise; return it."""
         parts, progress = self.parts, self.parts.progress
-        if progress.best_step is None or progress.best_step == progress.step:
-            parts.method.candidates()[progress.kept].save(parts.output)
-        else:
+        kept = parts.method.candidates()[progress.kept]
+        if progress.best_step is not None and progress.best_step != progress.step:
             best = checkpoint.folder_of(parts.output, "best", progress.best_step)
-            parts.method.load_saved(best, parts.method.device).save(parts.output)
+            kept = parts.method.load_saved(best, parts.method.device)
+        kept.save(parts.output)
+        return kept
 
     def _score(self) -> tuple[str, Scores]:
         """Return the best candidate and its scores, the same in every process."""

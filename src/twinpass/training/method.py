@@ -46,6 +46,10 @@ class Trainable(Protocol):
     def dimensions(self) -> int:
         """The length of a vector."""
 
+    @property
+    def fingerprint(self) -> str:
+        """A hash of its content."""
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write it."""
 

@@ -68,11 +68,6 @@ class Fitted(Displayed):
         note = f"measured on {self.before.measured_on:,} of the {self.sentences:,} sentences it was fitted to"
         return [Grid(f"{self.layer} -> {self.output}", ("", "before", "after"), rows, [note])]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the result as fit.json holds it, the provenance first."""
-        document = super().to_dict()
-        return {**document.pop("provenance"), **document}
-
 
 def fit(
     model: str | os.PathLike[str] | Encoder,

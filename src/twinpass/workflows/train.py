@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from twinpass.config import Run
 from twinpass.progress import Log, ignore
-from twinpass.provenance import provenance
 from twinpass.workflows.dev import is_built_in, open_dev, rows_to_learn_from
 
 if TYPE_CHECKING:
@@ -79,23 +78,20 @@ def _write_report(run: Run, result: Result, command: str | None) -> None:
 
     stages = {"before": result.before, f"best (step {result.best_step})": result.best}
     stages[f"last (step {result.steps})"] = result.last
-    facts = plain(provenance(options={"run": run}))
     write_training_report(
         result.output / FILE,
         title=f"Training report: {result.output.name}",
         folders={result.output.name: result.output},
         protocol=result.protocol or None,
         scores={name: scores for name, scores in stages.items() if scores},
-        more=[provenance_section(command, fingerprints=_ingredients(run, result), facts=facts)],
+        more=[provenance_section(command, fingerprints=_ingredients(run, result), facts=plain(result.provenance))],
     )
 
 
 def _ingredients(run: Run, result: Result) -> list[MadeFrom]:
     """Return the training text and the weights, with their fingerprints."""
     from twinpass.files import sha256
-    from twinpass.training import checkpoint
 
-    newest = checkpoint.newest(result.output)
-    text = checkpoint.read_progress(newest).data_fingerprint if newest is not None else None
+    (text,) = (each["fingerprint"] for each in result.provenance["data"])
     weights = sorted(result.output.glob("model*.safetensors"))
     return [("data", run.data, text), *(("weights", path.name, sha256(path)) for path in weights)]

@@ -66,7 +66,7 @@ def test_built_in_text_is_taught_without_what_the_dev_set_asks(run, model, tmp_p
     assert done.code == 0, done.err
     kept = len(rows_to_learn_from("docs:rich,click", dev="docs:rich,click"))
     assert f"{kept:,} rows of docs:rich,click are for training" in done.err
-    assert f"{kept:,} rows of" in (tmp_path / "out" / "README.md").read_text()
+    assert f"{kept:,} rows of `docs:rich,click`" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_json_is_one_document(run, model, texts, dev, tmp_path) -> None:

@@ -106,8 +106,7 @@ class DataOptions:
         """Open a file, folder, pattern, `-`, `docs:` or `hf:owner/name` with these options."""
         from twinpass.text.corpus import open_corpus
 
-        columns = None if self.columns is None else [name.strip() for name in self.columns.split(",")]
-        return open_corpus(source, columns=columns, skip_bad_rows=self.skip_bad_rows, header=self.header)
+        return open_corpus(source, columns=self.columns, skip_bad_rows=self.skip_bad_rows, header=self.header)
 
     def described(self) -> dict[str, Any]:
         """Return the options that the data depend on, for provenance."""

@@ -27,7 +27,7 @@ from twinpass.training.methods import METHODS
 from twinpass.training.processes import Processes
 from twinpass.training.randomness import restore_states
 
-Given = Sequence[str] | Sequence[tuple[str, ...]]
+Given = Sequence[str] | Sequence[tuple[str, ...]] | InMemory
 
 
 @dataclass
@@ -138,7 +138,7 @@ def _start_processes(run: Run) -> tuple[Processes, torch.device]:
 
 def _open_rows(run: Run, rows: Given | None) -> Rows:
     if rows is not None:
-        return InMemory(rows)
+        return rows if isinstance(rows, InMemory) else InMemory(rows)
     if not run.data:
         reads = METHOD_DEFAULTS[run.method].reads
         raise ConfigError(

@@ -42,6 +42,7 @@ def train(
     lets a new run replace an old one; with both, a stopped run is resumed if it is the same one, and replaced
     otherwise. `report` writes OUTPUT/report.html; `command` is what it says to run again.
     """
+    from twinpass.training.data import InMemory
     from twinpass.training.loop import train as run_training
 
     run.check()
@@ -51,8 +52,8 @@ def train(
         log(f"dev: {dev.protocol}")
     if rows is None and is_built_in(run.data):
         dev_set = run.dev if run.dev is not None and is_built_in(run.dev) else run.data
-        rows = rows_to_learn_from(run.data, dev=dev_set, columns=run.columns) or []
-        log(f"{len(rows):,} rows of {run.data} are for training; what {dev_set} asks for is held out")
+        rows = InMemory(rows_to_learn_from(run.data, dev=dev_set, columns=run.columns) or [], source=run.data)
+        log(f"{len(rows.rows):,} rows of {run.data} are for training; what {dev_set} asks for is held out")
     result = run_training(
         run, rows=rows, encoder=encoder, evaluate=evaluate, on_event=on_event, resume=resume, overwrite=overwrite
     )

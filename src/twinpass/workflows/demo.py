@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
     from twinpass.log import OnEvent
     from twinpass.search.index import Index
-    from twinpass.training.setup import Given
 
 Watch = Callable[[], AbstractContextManager["OnEvent | None"]]  # opens what shows the events of one training run
 QUERIES = (
@@ -144,7 +143,7 @@ def _train_and_ask(
     task = PairRetrieval(held_out, source=f"the held-out part of {PAIRS}{packages}")
     base = Encoder.load(model, device=device)
     scores: dict[str, dict[str, float]] = {}
-    data: dict[str, Given] = {"pairs": pairs, "dropout": sentences}
+    data: dict[str, Sequence[str] | Sequence[tuple[str, ...]]] = {"pairs": pairs, "dropout": sentences}
     for number, (view, rows) in enumerate(data.items(), start=2):
         log(f"{number}/4  training on {len(rows):,} {'pairs' if view == 'pairs' else 'sentences'} ...")
         run = Run(

@@ -15,7 +15,7 @@ from twinpass.encoder.any_model import Encode, Model
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import InputError
 from twinpass.evaluation.evaluate import SEED, Job, Settings, describe_options, evaluate, make_jobs
-from twinpass.evaluation.items import Items, items_from_json
+from twinpass.evaluation.examples import Items, items_from_json
 from twinpass.evaluation.results import SCALE, Results
 from twinpass.evaluation.statistics import RESAMPLES, Array, interval, two_sided_p
 from twinpass.evaluation.tasks import GROUPS

@@ -17,7 +17,7 @@ import numpy as np
 from twinpass.encoder.any_model import Encode, Model, open_model
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError, InputError
-from twinpass.evaluation.items import Items, Labelled, Pairs, Queries
+from twinpass.evaluation.examples import Items, Labelled, Pairs, Queries
 from twinpass.evaluation.mteb import run_mteb
 from twinpass.evaluation.protocols import TRANSFER
 from twinpass.evaluation.reading import HUB, Data, Rows, read_hub_task, read_task

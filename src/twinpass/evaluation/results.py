@@ -13,7 +13,7 @@ import numpy as np
 
 from twinpass.display import Displayed, Grid, to_latex, to_markdown, to_text
 from twinpass.errors import OutputError
-from twinpass.evaluation.items import Items, Pairs
+from twinpass.evaluation.examples import Items, Pairs
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PUBLISHED, Cell, papers_using, published_beside
 from twinpass.evaluation.statistics import LEVEL, Array, interval
 from twinpass.evaluation.tasks import GROUPS

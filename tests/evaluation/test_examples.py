@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from twinpass.errors import InputError
-from twinpass.evaluation.items import Labelled, Pairs, Predictions, Queries, items_from_json
+from twinpass.evaluation.examples import Labelled, Pairs, Predictions, Queries, items_from_json
 from twinpass.evaluation.statistics import draw_counts, interval, two_sided_p
 
 

@@ -183,7 +183,7 @@ class Encoder:
     ) -> Iterator[Encoded[Item]]:
         """Yield consecutive blocks of items with their vectors, in order, in constant memory.
 
-        Items are texts, or anything from which `key` takes the text, such as a row with an id beside it.
+        Answers are texts, or anything from which `key` takes the text, such as a row with an id beside it.
         """
         truncated = count = 0
         for block in windows(items, window, key):

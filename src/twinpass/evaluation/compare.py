@@ -14,8 +14,8 @@ from twinpass.display import Displayed, Grid
 from twinpass.encoder.any_model import Encode, Model
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import InputError
+from twinpass.evaluation.answers import Answers, answers_from_json
 from twinpass.evaluation.evaluate import SEED, Job, Settings, describe_options, evaluate, make_jobs
-from twinpass.evaluation.examples import Items, items_from_json
 from twinpass.evaluation.results import SCALE, Results
 from twinpass.evaluation.statistics import RESAMPLES, Array, interval, two_sided_p
 from twinpass.evaluation.tasks import GROUPS
@@ -83,7 +83,7 @@ class _Answers(NamedTuple):
     """A model's name and the items behind its scores, by task."""
 
     name: str
-    items: Mapping[str, Items]
+    items: Mapping[str, Answers]
 
 
 def compare(
@@ -142,7 +142,7 @@ def _read(path: Path) -> _Answers:
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
         tasks = [task for task in document["tasks"] if task["items"]]
-        items = {task["task"]: items_from_json(next(iter(task["items"].values()))) for task in tasks}
+        items = {task["task"]: answers_from_json(next(iter(task["items"].values()))) for task in tasks}
         return _Answers(f"{document['model']['name']} ({path})", items)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise InputError(

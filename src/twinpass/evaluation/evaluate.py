@@ -17,7 +17,7 @@ import numpy as np
 from twinpass.encoder.any_model import Encode, Model, open_model
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError, InputError
-from twinpass.evaluation.examples import Items, Labelled, Pairs, Queries
+from twinpass.evaluation.answers import Answers, Labelled, Pairs, Queries
 from twinpass.evaluation.mteb import run_mteb
 from twinpass.evaluation.protocols import TRANSFER
 from twinpass.evaluation.reading import HUB, Data, Rows, read_hub_task, read_task
@@ -270,7 +270,7 @@ def _spread(rows: Rows, at_most: int) -> Rows:
 
 
 def _result(
-    name: str, items: Mapping[str, Items], settings: Settings, *, protocols: Mapping[str, str], over: str, **more: Any
+    name: str, items: Mapping[str, Answers], settings: Settings, *, protocols: Mapping[str, str], over: str, **more: Any
 ) -> TaskResult:
     """Score each kind of items by its protocol, every score with its interval."""
     # The task's name picks the draws, so that two models share them.
@@ -341,7 +341,7 @@ def _user_job(name: str, settings: Settings) -> Job:
             raise InputError(f"{row.where}: expected a label of 0 or 1, got {row.score:g}.")
     gold = np.array([row.score for row in rows], dtype=np.float64)
 
-    def score(encode: Encode) -> Items:
+    def score(encode: Encode) -> Answers:
         scores = pair_cosines(encode, [row.texts for row in rows])
         return Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
 
@@ -349,14 +349,14 @@ def _user_job(name: str, settings: Settings) -> Job:
 
 
 def _retrieval_job(name: str, asked: RetrievalSet, files: Mapping[str, str | None], settings: Settings) -> Job:
-    def score(encode: Encode) -> Items:
+    def score(encode: Encode) -> Answers:
         return Queries(asked.measure(encode), asked.digest())
 
     return _own_job(name, [*asked.queries, *asked.documents], score, files, settings)
 
 
 def _own_job(
-    name: str, texts: list[str], score: Callable[[Encode], Items], files: Mapping[str, str | None], settings: Settings
+    name: str, texts: list[str], score: Callable[[Encode], Answers], files: Mapping[str, str | None], settings: Settings
 ) -> Job:
     def run(encode: Encode, model: Model) -> TaskResult:
         items = score(encode)

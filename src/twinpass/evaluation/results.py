@@ -13,7 +13,7 @@ import numpy as np
 
 from twinpass.display import Displayed, Grid, to_latex, to_markdown, to_text
 from twinpass.errors import OutputError
-from twinpass.evaluation.examples import Items, Pairs
+from twinpass.evaluation.answers import Answers, Pairs
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PUBLISHED, Cell, papers_using, published_beside
 from twinpass.evaluation.statistics import LEVEL, Array, interval
 from twinpass.evaluation.tasks import GROUPS
@@ -63,7 +63,7 @@ class TaskResult:
     citation: str = ""
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
-    items: Mapping[str, Items] = field(repr=False)
+    items: Mapping[str, Answers] = field(repr=False)
     samples: Mapping[str, Mapping[str, Array]] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from twinpass.encoder.any_model import Encode
-from twinpass.evaluation.examples import Pairs
+from twinpass.evaluation.answers import Pairs
 from twinpass.evaluation.reading import Data, Rows, senteval_order
 from twinpass.evaluation.statistics import Array, cosine_scores, pearson
 from twinpass.evaluation.transfer import text_features

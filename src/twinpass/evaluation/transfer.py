@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from twinpass.encoder.any_model import Encode
-from twinpass.evaluation.examples import Predictions
+from twinpass.evaluation.answers import Predictions
 from twinpass.evaluation.logistic import Fold, Problem, fit, make_problem, predict
 from twinpass.evaluation.protocols import FULL, TransferProtocol
 from twinpass.evaluation.reading import Data, senteval_order

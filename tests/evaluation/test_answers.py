@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from twinpass.errors import InputError
-from twinpass.evaluation.examples import Labelled, Pairs, Predictions, Queries, items_from_json
+from twinpass.evaluation.answers import Labelled, Pairs, Predictions, Queries, answers_from_json
 from twinpass.evaluation.statistics import draw_counts, interval, two_sided_p
 
 
@@ -93,7 +93,7 @@ def test_p_is_small_only_where_the_difference_is_clear():
     ],
 )
 def test_items_survive_json(items):
-    again = items_from_json(items.to_json())
+    again = answers_from_json(items.to_json())
     assert type(again) is type(items)
     assert again.values() == items.values()
 
@@ -101,7 +101,7 @@ def test_items_survive_json(items):
 @pytest.mark.parametrize("document", [{}, {"pairs": {"a": {}}}, {"gold": "01", "predicted": "0x"}])
 def test_items_that_cannot_be_read_say_so(document):
     with pytest.raises(InputError, match="the items of a result"):
-        items_from_json(document)
+        answers_from_json(document)
 
 
 @pytest.mark.parametrize("steps", [4, 1000])  # 4: many tied scores

@@ -1,4 +1,4 @@
-"""Items: a model's answers, one per pair, text or query, and the scores they add up to.
+"""A model's answers to a task, one per pair, text or query, and the scores they add up to.
 
 They are enough to compute a score again, to resample it, and to compare two models; a result file keeps them.
 """
@@ -22,7 +22,7 @@ Samples = dict[str, Array]
 _CORRELATIONS = {"spearman": (spearman, resampled_spearman), "pearson": (pearson, resampled_pearson)}
 
 
-class Items:
+class Answers:
     """A model's answers to one task, and the scores they add up to."""
 
     headline: ClassVar[str]  # the score by which two models are compared
@@ -56,7 +56,7 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Pairs(Items):
+class Pairs(Answers):
     """Scored pairs by subset: {name: (model's scores (n,), gold scores (n,))}."""
 
     subsets: dict[str, tuple[Array, Array]]
@@ -109,7 +109,7 @@ class Pairs(Items):
 
 
 @dataclass(frozen=True)
-class Predictions(Items):
+class Predictions(Answers):
     """Predicted and true classes: accuracy and, where there are two classes, F1 of class 1."""
 
     gold: Classes
@@ -135,7 +135,7 @@ class Predictions(Items):
 
 
 @dataclass(frozen=True)
-class Queries(Items):
+class Queries(Answers):
     """Retrieval measures of each query, (n, 5) in the order of MEASURES; `asked` is the hash of queries and answers."""
 
     measures: Array
@@ -159,7 +159,7 @@ class Queries(Items):
 
 
 @dataclass(frozen=True)
-class Labelled(Items):
+class Labelled(Answers):
     """Scores (n,) of pairs that are alike (1) or not (0): average precision, and accuracy at the best threshold."""
 
     scores: Array
@@ -207,7 +207,7 @@ class Labelled(Items):
         return order, ends
 
 
-def items_from_json(document: dict[str, Any]) -> Items:
+def answers_from_json(document: dict[str, Any]) -> Answers:
     """Rebuild items from what their to_json returned."""
     try:
         for key, build in _BUILDERS.items():
@@ -235,7 +235,7 @@ def _classes(digits: str) -> Classes:
     return np.array([int(digit) for digit in digits], dtype=np.int64)
 
 
-_BUILDERS: dict[str, Callable[[dict[str, Any]], Items]] = {
+_BUILDERS: dict[str, Callable[[dict[str, Any]], Answers]] = {
     "pairs": lambda d: Pairs({k: (_numbers(part["scores"]), _numbers(part["gold"])) for k, part in d["pairs"].items()}),
     "predicted": lambda d: Predictions(_classes(d["gold"]), _classes(d["predicted"])),
     "labels": lambda d: Labelled(_numbers(d["scores"]), _classes(d["labels"])),

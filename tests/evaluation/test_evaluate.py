@@ -86,11 +86,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_encoded(tmp
         raise AssertionError("nothing should be encoded")
 
     with pytest.raises(OutputError, match="expected a name that ends in"):
-        evaluate(encode, "docs-pairs:json", output=tmp_path / "out.docx")
+        evaluate(encode, "docs-pairs:rich", output=tmp_path / "out.docx")
     with pytest.raises(ConfigError, match="--beside expects 'paper', got 'mine'"):
-        evaluate(encode, "docs-pairs:json", beside="mine")
+        evaluate(encode, "docs-pairs:rich", beside="mine")
     with pytest.raises(ConfigError, match=r"no option named 'resample'\. Did you mean 'resamples'"):
-        evaluate(encode, "docs-pairs:json", resample=100)
+        evaluate(encode, "docs-pairs:rich", resample=100)
+
+
+def test_packages_without_held_out_pairs_are_explained():
+    with pytest.raises(InputError, match="docs-pairs:json: no pairs of these packages are held out"):
+        evaluate(lambda texts: np.ones((len(texts), 2)), "docs-pairs:json")
 
 
 def test_constant_vectors_are_explained(folder):

@@ -9,7 +9,7 @@ from tests.tiny import make_checkpoint
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.vector_cache import Cache
-from twinpass.errors import ConfigError, OutputError
+from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.evaluation.evaluate import Settings, evaluate, make_jobs, split_names, task_texts
 from twinpass.evaluation.tasks import GROUPS, TASKS
 from twinpass.recipes.smoke_data import write_task

@@ -36,3 +36,36 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the folder of real data, which is not at {folder} (set TWINPASS_SHARED to name it)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A tiny random model, saved by us, so that it knows its pooler."""
+    from tests.tiny import make_checkpoint
+
+    from twinpass.encoder.encoder import Encoder
+
+    bare = make_checkpoint(tmp_path_factory.mktemp("bare") / "model")
+    folder = tmp_path_factory.mktemp("tiny") / "model"
+    Encoder.load(bare, pooler="avg", device="cpu").save(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def sentences(tmp_path: Path) -> Path:
+    """Three lines, two of them alike."""
+    path = tmp_path / "in" / "sentences.txt"
+    path.parent.mkdir()
+    path.write_text("the cat sat on the mat\na dog\nthe cat sat on the mat\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def dev(tmp_path: Path) -> Path:
+    """Forty scored pairs of words."""
+    from tests.tiny import WORDS
+
+    path = tmp_path / "dev.csv"
+    rows = [f"{WORDS[i]} {WORDS[i + 1]},{WORDS[i + i % 5]} {WORDS[i + 1]},{5 - i % 5}" for i in range(40)]
+    path.write_text("sentence1,sentence2,score\n" + "\n".join(rows) + "\n")
+    return path

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.bulk.dies import DIES
 
 from twinpass.bulk.encode_file import encode_file
 from twinpass.bulk.ray import ENVIRONMENT
@@ -81,23 +82,6 @@ def test_the_folder_holds_the_vectors_and_columns_of_one_process(cluster, model,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "plain.parquet", "ray.parquet"]
     again = encode_file(table, ray, **told, ray=True)  # nothing is left to do
     assert (again.resumed, again.distinct) == (3, found.distinct)
-
-
-DIES = """
-import os, signal, sys
-from twinpass.bulk.shards import Job
-from twinpass.cli.main import main
-
-note = Job.note
-
-def note_and_die(self, made):
-    note(self, made)
-    if len(self.finished()) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-Job.note = note_and_die
-main(sys.argv[1:])
-"""
 
 
 def test_killed_and_run_again_it_does_only_the_rest(cluster, model, source, tmp_path):

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from safetensors import safe_open
+from tests.bulk.dies import DIES
 
 from twinpass.bulk import writers
 from twinpass.encoder.encoder import Encoder
@@ -203,23 +204,6 @@ def test_killed_while_it_writes_shards_the_same_command_finishes(command, model,
     assert command(*told, whole).code == 0
     pieces = [[path.read_bytes() for path in sorted(folder.glob("*.npy"))] for folder in (out, whole)]
     assert pieces[0] == pieces[1]
-
-
-DIES = """
-import os, signal, sys
-from twinpass.bulk.shards import Job
-from twinpass.cli.main import main
-
-note = Job.note
-
-def note_and_die(self, made):
-    note(self, made)
-    if len(self.finished()) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-Job.note = note_and_die
-main(sys.argv[1:])
-"""
 
 
 def test_progress_bar_on_a_terminal(run, model, sentences, tmp_path, monkeypatch):

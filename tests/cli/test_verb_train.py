@@ -31,14 +31,6 @@ def texts(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def dev(tmp_path: Path) -> Path:
-    path = tmp_path / "dev.csv"
-    rows = [f"{WORDS[i]} {WORDS[i + 1]},{WORDS[i + i % 5]} {WORDS[i + 1]},{5 - i % 5}" for i in range(40)]
-    path.write_text("sentence1,sentence2,score\n" + "\n".join(rows) + "\n")
-    return path
-
-
 def test_every_field_of_a_run_is_a_flag() -> None:
     flags = {field.name for field in dataclasses.fields(RunOptions)}
     assert flags | NAMED_OTHERWISE == {field.name for field in dataclasses.fields(Run)}

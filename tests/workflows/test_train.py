@@ -31,14 +31,6 @@ def make_run(tiny: Path, tmp_path: Path, monkeypatch):
     return make
 
 
-@pytest.fixture
-def dev(tmp_path: Path) -> Path:
-    path = tmp_path / "dev.csv"
-    rows = [f"{WORDS[i]} {WORDS[i + 1]},{WORDS[i + i % 5]} {WORDS[i + 1]},{5 - i % 5}" for i in range(40)]
-    path.write_text("sentence1,sentence2,score\n" + "\n".join(rows) + "\n")
-    return path
-
-
 SENTENCES = [f"{a} {b} {c}" for a, b, c in zip(WORDS, WORDS[3:], WORDS[7:], strict=False)]
 
 

@@ -90,7 +90,7 @@ class Index:
 
         Texts are encoded with the index's own model, loaded when it is first needed. `encoder` says where that model
         is if it has moved, or is the loaded model; `loading` are options of Encoder.load, such as `device`. `milvus`
-        is a server (http://HOST:19530) or a file that ends in .db.
+        is a server (http://HOST:19530) or a local path that ends in .db.
         """
         kind, place = _find(path, milvus, milvus_token)
         index = kind(place)

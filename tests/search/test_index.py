@@ -344,14 +344,14 @@ def test_damage_is_one_readable_error(folder: Path) -> None:
     Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     manifest = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps({**manifest, "format": 99}))
-    with pytest.raises(InputError, match="expected format 1, got 99"):
+    with pytest.raises(InputError, match="expected format 1 to 2, got 99"):
         Index.open(folder)
     (folder / "index.json").write_text(json.dumps({**manifest, "parts": [{"name": "segment-9"}]}))
     with pytest.raises(InputError, match="damaged"):
         Index.open(folder)
     (folder / "index.json").write_text(json.dumps(manifest))
     (folder / "segment-000001" / "ids.i64").unlink()
-    with pytest.raises(InputError, match=r"ids\.i64 is missing"):
+    with pytest.raises(InputError, match=r"ids\.i64 is damaged: it is missing"):
         Index.open(folder)
 
 

@@ -1,4 +1,4 @@
-"""The verb `index`: build, load, add, remove, compact, info; and what the other verbs on an index share."""
+"""The verb `index`: build, load, add, remove, compact, info, verify; and what the other verbs on an index share."""
 
 from __future__ import annotations
 
@@ -148,7 +148,20 @@ def info(console: Console, place: MilvusOptions, folder: Folder) -> None:
     console.show(Index.open(folder, **asdict(place)).info())
 
 
-index = {"build": build, "load": load, "add": add, "remove": remove, "compact": compact, "info": info}
+@verb
+def verify(console: Console, place: MilvusOptions, folder: Folder) -> None:
+    """Compare every file of an index with the checksum of when it was written.
+
+    If a file is damaged, it is named and the exit code is 2.
+    """
+    from twinpass.search.index import Index
+
+    found = Index.verify(folder, **asdict(place))
+    console.show(found)
+    found.check()
+
+
+index = {"build": build, "load": load, "add": add, "remove": remove, "compact": compact, "info": info, "verify": verify}
 
 
 def encoding(console: Console, chosen: ModelOptions, data: DataOptions, model: str) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from twinpass.search.texts import (
     load_encoder,
     read_texts,
 )
+from twinpass.search.verify import Verification, verify_folder
 from twinpass.vectors import unit
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Index:
     """
 
     _build: ClassVar[Callable[..., None]] = staticmethod(writer.build)
+    _verify: ClassVar[Callable[..., Verification]] = staticmethod(verify_folder)
 
     def __init__(self, place: Any) -> None:
         self.place = place  # a folder, or an address of Milvus
@@ -74,6 +76,15 @@ class Index:
     def exists(path: Name) -> bool:
         """Tell whether this folder holds an index."""
         return os.path.isfile(os.path.join(path, FILE))  # noqa: PTH113, PTH118 - accepts any text
+
+    @staticmethod
+    def verify(path: Name, *, milvus: str | None = None, milvus_token: str | None = None) -> Verification:
+        """Compare every file of an index with its checksum; `.check()` of the result raises if any is damaged.
+
+        It works also where opening is refused. On Milvus, which keeps its own checksums, the rows are counted.
+        """
+        kind, place = _find(path, milvus, milvus_token)
+        return kind._verify(place)
 
     @classmethod
     def open(

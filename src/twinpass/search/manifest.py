@@ -6,27 +6,33 @@ Here is also what protects it: the lock of the one writer, the removal of what a
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from twinpass import files
 from twinpass.errors import InputError, ModelError, OutputError
-from twinpass.files import write_json
+from twinpass.files import plain, write_json
+from twinpass.search.checksums import BLOCK, DIGITS, Checksum
+from twinpass.search.engines.approximate import KINDS
 
 FILE = "index.json"
 LOCK = "lock"
-FORMAT = 1
+FORMAT = 2  # 1 had no checksums; such an index is read, and the next change writes the present format
 REMEMBERED = 50  # changes in the history
+LARGEST = 2**63 - 1  # number that is read from a manifest
 # The names that a writer gives, and no others: such a file is deleted when the manifest does not list it.
-OURS = re.compile(r"segment-\d{6,}|removed-\d{6,}\.npy|\.index\.json\..+")
+SEGMENT, REMOVED = re.compile(r"segment-\d{6,}"), re.compile(r"removed-\d{6,}\.npy")
+OURS = re.compile(rf"{SEGMENT.pattern}|{REMOVED.pattern}|\.index\.json\..+")
+VECTORS, IDS, DIGESTS, ROWS, ENGINE = "vectors.f32", "ids.i64", "digests.u64", "rows.arrow", "engine.faiss"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +44,8 @@ class Part:
     kind: str  # how it is searched: exact, hnsw or ivf-pq
     columns: tuple[str, ...] = ()  # of metadata
     quality: dict[str, Any] = field(default_factory=dict)  # of an approximate search, as measured when built
+    files: dict[str, Checksum] = field(default_factory=dict)  # empty if format 1 wrote it, and on Milvus
+    batches: tuple[tuple[int, int], ...] = ()  # of rows.arrow: for each its rows, and the byte after it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +59,7 @@ class Manifest:
     next_id: int = 0
     removed: str | None = None  # the file that lists the ids which were removed and still take space
     removed_rows: int = 0
+    removed_file: Checksum | None = None  # of that file
     generation: int = 0  # counts the changes
     pending: bool = False  # on Milvus: there may be rows of an unfinished addition
     history: tuple[dict[str, Any], ...] = ()  # the latest changes: what, how many rows, when, and their facts
@@ -77,41 +86,139 @@ class Manifest:
         return tuple(dict.fromkeys(column for part in self.parts for column in part.columns))
 
 
-def read_manifest(folder: Path) -> Manifest:
-    """Read what an index holds, or say why this is not an index."""
-    path = folder / FILE
-    if not path.is_file():
+def check_is_index(folder: Path) -> None:
+    """Refuse a folder without a manifest."""
+    if not (folder / FILE).is_file():
         raise InputError(
             f"{folder} is not an index: it has no {FILE}. Make one with: twinpass index build MODEL TEXTS -o {folder}"
         )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read what an index holds, or say why this is not an index."""
+    check_is_index(folder)
+    path = folder / FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        if document["format"] != FORMAT:
-            raise InputError(
-                f"{path}: expected format {FORMAT}, got {document['format']!r}: use the twinpass it needs."
-            )
+        if not isinstance(document, dict) or document.get("format") not in range(1, FORMAT + 1):
+            found = document.get("format") if isinstance(document, dict) else type(document).__name__
+            raise InputError(f"{path}: expected format 1 to {FORMAT}, got {found!r}: use the twinpass it needs.")
+        recorded = document.pop("checksum", None)
+        if recorded != _checksum(document) and (recorded is not None or document["format"] > 1):
+            raise ValueError("its checksum does not match")
         return parse_manifest(document)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"cannot read {path}: {error}. The index is damaged; build it again.") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        what = f"it has no {error}" if isinstance(error, KeyError) else error
+        advice = "Restore it from a copy, or build the index again with --overwrite."
+        raise InputError(f"cannot read {path}: {what}. The index is damaged. {advice}") from error
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest: this is the moment in which the index changes."""
     sync(folder)  # what the manifest lists must be on the disk before it
-    write_json(folder / FILE, {"format": FORMAT, **asdict(manifest)})
+    document = plain({"format": FORMAT, **asdict(manifest)})
+    write_json(folder / FILE, document | {"checksum": _checksum(document)})
     sync(folder)
 
 
-def parse_manifest(document: Mapping[str, Any]) -> Manifest:
-    """Return a manifest from its JSON; fields of a later version are ignored."""
-    parts = tuple(Part(**{**_known(Part, part), "columns": tuple(part["columns"])}) for part in document["parts"])
-    return Manifest(**{**_known(Manifest, document), "parts": parts, "history": tuple(document["history"])})
+def _checksum(document: Mapping[str, Any]) -> str:
+    """Return a checksum of what a manifest says, whatever its layout."""
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _known(kind: Any, document: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: document[one.name] for one in fields(kind) if one.name in document}
+def parse_manifest(document: Mapping[str, Any], *, part: re.Pattern[str] = SEGMENT) -> Manifest:
+    """Return a manifest from its JSON, or raise ValueError or KeyError; `part` are the names of segments.
+
+    All that is later used as a name, a size or a count is checked. Fields of a later version are ignored.
+    """
+    model = _get(document, "model", dict)
+    _get(model, "name", str), _get(model, "fingerprint", str)
+    parts = tuple(_parse_part(each, part) for each in _get(document, "parts", list))
+    rows = sum(each.rows for each in parts)
+    removed = document["removed"]
+    if removed is not None and not (isinstance(removed, str) and REMOVED.fullmatch(removed)):
+        raise ValueError(f"the list of removed ids is {removed!r:.80}, expected a name without a path")
+    known = {
+        "model": model,
+        "dimensions": _get(document, "dimensions", int, least=1),
+        "kind": _one_of(document, "kind", KINDS),
+        "parts": parts,
+        "next_id": _get(document, "next_id", int, least=rows),
+        "removed": removed,
+        "removed_rows": _get(document, "removed_rows", int, most=rows),
+        "removed_file": _parse_checksum(document["removed_file"]) if document.get("removed_file") else None,
+        "generation": _get(document, "generation", int),
+        "pending": _get(document, "pending", bool),
+        "history": tuple(_get(document, "history", list)),
+    }
+    for change in known["history"]:
+        _get(change, "what", str), _get(change, "rows", int), _get(change, "when", str)
+    return Manifest(**known)
+
+
+def _parse_part(document: Any, names: re.Pattern[str]) -> Part:
+    name = _get(document, "name", str)
+    if not names.fullmatch(name):
+        raise ValueError(f"a segment is named {name!r:.80}, expected a name without a path such as segment-000001")
+    kind, quality = _one_of(document, "kind", KINDS), _get(document, "quality", dict)
+    if kind not in ("auto", "exact") and "effort" in quality:
+        _get(quality, "effort", int, least=1, most=1 << 20)
+    columns = _get(document, "columns", list)
+    if not all(isinstance(column, str) for column in columns):
+        raise ValueError(f"the columns of {name} are {columns!r:.80}, expected their names")
+    files = {file: _parse_checksum(found) for file, found in document.get("files", {}).items()}
+    if files and not {VECTORS, IDS, DIGESTS, ROWS} <= files.keys() <= {VECTORS, IDS, DIGESTS, ROWS, ENGINE}:
+        raise ValueError(f"{name} lists the files {sorted(files)!r:.80}, expected those of a segment")
+    rows = _get(document, "rows", int, least=1)
+    batches = tuple(_parse_batch(batch) for batch in document.get("batches", []))
+    ends = [end for _, end in batches]
+    if files and (
+        sum(count for count, _ in batches) != rows or ends != sorted({*ends}) or ends[-1] > files[ROWS].bytes
+    ):
+        raise ValueError(f"the batches of {name} do not add up to its {rows:,} rows")
+    return Part(name=name, rows=rows, kind=kind, columns=tuple(columns), quality=quality, files=files, batches=batches)
+
+
+def _parse_checksum(document: Any) -> Checksum:
+    found = Checksum(_get(document, "bytes", int), _get(document, "crc32", str))
+    if len(found.crc32) != DIGITS * found.blocks:
+        raise ValueError(
+            f"a checksum of {found.bytes:,} bytes does not have {DIGITS} digits for each {BLOCK:,} of them"
+        )
+    return found
+
+
+def _parse_batch(batch: Any) -> tuple[int, int]:
+    rows, end = batch
+    return _within("rows of a batch", rows, 1, LARGEST), _within("end of a batch", end, 1, LARGEST)
+
+
+def _get(document: Any, name: str, kind: type, *, least: int = 0, most: int = LARGEST) -> Any:
+    """Return a field after checking its type, and of a number its range."""
+    if not isinstance(document, dict):
+        raise ValueError(f"expected an object with {name}, got {document!r:.80}")
+    value = document[name]
+    if kind is int:
+        return _within(name, value, least, most)
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r:.80}, expected {kind.__name__}")
+    return value
+
+
+def _within(name: str, value: Any, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r:.80}, expected a number from {least:,} to {most:,}")
+    return value
+
+
+def _one_of(document: Any, name: str, known: Sequence[str]) -> str:
+    value: str = _get(document, name, str)
+    if value not in known:
+        raise ValueError(f"{name} is {value!r:.80}, expected one of {', '.join(known)}")
+    return value
 
 
 def stamp(folder: Path) -> tuple[int, ...] | None:

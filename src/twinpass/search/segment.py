@@ -13,8 +13,9 @@ import contextlib
 import hashlib
 import json
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
+from twinpass.search.checksums import Mapped, damage
 from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
 from twinpass.search.engines.exact import Floats, Rows, best, empty, top
 from twinpass.search.filters import Condition, check_columns
-from twinpass.search.manifest import Manifest, identify, read_manifest
+from twinpass.search.manifest import DIGESTS, ENGINE, IDS, ROWS, VECTORS, Manifest, Part, identify, read_manifest
 from twinpass.search.results import Hit
 from twinpass.vectors import unit
 
@@ -33,9 +35,9 @@ Ids = NDArray[np.int64]
 Digests = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 
-BATCH = 4_096  # rows in one block, which becomes one record batch of rows.arrow
+BATCH = 4_096  # rows in one block, and in one record batch of rows.arrow
+BATCH_CHARS = 1 << 20  # of texts and metadata in one record batch
 ATTEMPTS = 10  # to read an index that is being changed: each change takes far longer than opening
-VECTORS, IDS, DIGESTS, ROWS, ENGINE = "vectors.f32", "ids.i64", "digests.u64", "rows.arrow", "engine.faiss"
 
 
 class Block(NamedTuple):
@@ -63,50 +65,143 @@ class Prepared(NamedTuple):
     skipped: int = 0
 
 
-def write_segment(
-    folder: Path, blocks: Iterable[Prepared], *, dimensions: int, next_id: int
-) -> tuple[int, tuple[str, ...], int]:
-    """Write blocks, one after another; return how many rows, their metadata columns, and how many rows were skipped."""
-    import pyarrow as pa
+class Written(NamedTuple):
+    """What was written: rows, metadata columns, the batches of rows.arrow, and how many rows were skipped."""
 
+    rows: int
+    columns: tuple[str, ...]
+    batches: tuple[tuple[int, int], ...]
+    skipped: int
+
+
+def write_segment(folder: Path, blocks: Iterable[Prepared], *, dimensions: int, next_id: int) -> Written:
+    """Write blocks, one after another."""
     folder.mkdir()
     rows = skipped = 0
     columns: dict[str, None] = {}
-    schema = pa.schema([("text", pa.large_string()), ("metadata", pa.large_string())])
     with contextlib.ExitStack() as stack:
         files = {name: stack.enter_context((folder / name).open("wb")) for name in (VECTORS, IDS, DIGESTS, ROWS)}
-        table = stack.enter_context(pa.ipc.new_file(files[ROWS], schema))
+        table = stack.enter_context(_RowsWriter(files[ROWS]))
         for (texts, given, metadata), digests, ids, less in blocks:
             vectors = unit(np.asarray(given, dtype=np.float32))
             check_vectors(vectors, rows=len(texts), dimensions=dimensions)
             new = np.arange(next_id + rows, next_id + rows + len(texts)) if ids is None else ids
             for name, array, kind in ((VECTORS, vectors, "<f4"), (IDS, new, "<i8"), (DIGESTS, digests, "<u8")):
                 files[name].write(array.astype(kind, copy=False).tobytes())
-            notes = [_to_json(each) for each in metadata] if metadata else [""] * len(texts)
-            table.write_batch(pa.record_batch([pa.array(each, pa.large_string()) for each in (texts, notes)], schema))
+            table.add(texts, metadata)
             columns.update(dict.fromkeys(name for each in metadata or () for name in each))
             rows, skipped = rows + len(texts), skipped + less
-    return rows, tuple(columns), skipped
+    return Written(rows, tuple(columns), tuple(table.batches), skipped)
+
+
+class _RowsWriter:
+    """Texts and metadata to rows.arrow, in record batches of bounded size: the unit in which they are checked."""
+
+    def __init__(self, stream: Any) -> None:
+        import pyarrow as pa
+
+        self._stream = stream
+        self._schema = pa.schema([("text", pa.large_string()), ("metadata", pa.large_string())])
+        self._table = pa.ipc.new_file(stream, self._schema)
+        self._texts: list[str] = []
+        self._notes: list[str] = []
+        self._held = 0  # characters
+        self.batches: list[tuple[int, int]] = []
+
+    def add(self, texts: Sequence[str], metadata: Sequence[Mapping[str, Any]] | None) -> None:
+        """Add rows; a batch is written when it is full."""
+        for place, text in enumerate(texts):
+            note = _to_json(metadata[place]) if metadata else ""
+            self._texts.append(text)
+            self._notes.append(note)
+            self._held += len(text) + len(note)
+            if len(self._texts) == BATCH or self._held >= BATCH_CHARS:
+                self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._texts:
+            columns = [pa.array(each, pa.large_string()) for each in (self._texts, self._notes)]
+            self._table.write_batch(pa.record_batch(columns, self._schema))
+            self.batches.append((len(self._texts), self._stream.tell()))
+            self._texts, self._notes, self._held = [], [], 0
+
+    def __enter__(self) -> _RowsWriter:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self._flush()
+            self._table.close()
 
 
 class Segment:
-    """Rows to read; they stay on the disk until they are needed."""
+    """Rows to read; they stay on the disk until they are needed, and are checked before they are used.
 
-    def __init__(self, folder: Path, *, rows: int, dimensions: int) -> None:
+    Files of up to 64 MB are checked when a segment is opened. Of larger ones a sample is; and texts, as a damaged
+    rows.arrow can crash a reader, are checked batch by batch when they are first read.
+    """
+
+    def __init__(self, folder: Path, part: Part, *, dimensions: int) -> None:
         import pyarrow as pa
 
         self.folder = folder
+        self.part = part
         self.identity = identify(folder / VECTORS)
         self.engine: Approximate | None = None  # what searches it approximately, once it was read
-        self.vectors: Floats = np.memmap(folder / VECTORS, "<f4", "r", shape=(rows, dimensions))
-        self.ids: Ids = np.memmap(folder / IDS, "<i8", "r", shape=(rows,))
-        self.digests: Digests = np.memmap(folder / DIGESTS, "<u8", "r", shape=(rows,))
-        self._file = pa.ipc.open_file(pa.memory_map(str(folder / ROWS)))
-        sizes = [self._file.get_batch(place).num_rows for place in range(self._file.num_record_batches)]
-        self._starts = np.cumsum([0, *sizes]).tolist()
-        if self._starts[-1] != rows:
-            raise InputError(f"{folder} has {self._starts[-1]:,} texts, expected {rows:,}: the index is damaged.")
+        sizes = {VECTORS: 4 * part.rows * dimensions, IDS: 8 * part.rows, DIGESTS: 8 * part.rows, ROWS: None}
+        self.files = {name: Mapped(folder / name, part.files.get(name), size=size) for name, size in sizes.items()}
+        for file in self.files.values():
+            file.check_some()
+        self.vectors: Floats = self.files[VECTORS].bytes.view("<f4").reshape(part.rows, dimensions)
+        self.ids: Ids = self.files[IDS].bytes.view("<i8")
+        self.digests: Digests = self.files[DIGESTS].bytes.view("<u8")
+        self._valid: set[int] = set()  # batches of rows.arrow that were checked
+        with self._explained():
+            self._file = pa.ipc.open_file(pa.py_buffer(self.files[ROWS].bytes))
+            if self._file.schema.names != ["text", "metadata"]:
+                raise ValueError(f"it has the columns {self._file.schema.names}")
+            counts = [count for count, _ in part.batches] or [
+                self._file.get_batch(place).num_rows for place in range(self._file.num_record_batches)
+            ]
+            if sum(counts) != part.rows or len(counts) != self._file.num_record_batches:
+                raise ValueError(f"it has {sum(counts):,} texts, expected {part.rows:,}")
+        self._starts = np.cumsum([0, *counts]).tolist()
         self._columns: dict[str, list[Any]] = {}
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what Arrow says about a damaged file into our error."""
+        import pyarrow as pa
+
+        try:
+            yield
+        except (pa.ArrowException, ValueError, OSError) as error:
+            raise InputError(damage(self.folder / ROWS, str(error).rstrip("."))) from error
+
+    def check(self) -> None:
+        """Refuse a segment in which any byte differs from what was written.
+
+        Without checksums, refuse what cannot have been written: the texts have digests, ids ascend, and vectors have
+        length one. A changed bit in a vector, or in metadata, may pass.
+        """
+        for file in self.files.values():
+            file.check()
+        if self.part.files:
+            return
+        folder = self.folder
+        for start, end in pairwise(self._starts):
+            texts = [self.text(row) for row in range(start, end)]
+            if (digest_of(texts) != self.digests[start:end]).any():
+                raise InputError(damage(folder / ROWS, "a text does not match its digest in digests.u64"))
+            for row in range(start, end):
+                self.metadata(row)
+            lengths = np.linalg.norm(self.vectors[start:end].astype(np.float64), axis=1)
+            if not ((abs(lengths - 1) < 1e-3) | (lengths == 0)).all():
+                raise InputError(damage(folder / VECTORS, "a vector does not have length one"))
+        if len(self) and (self.ids[0] < 0 or (np.diff(self.ids) <= 0).any()):
+            raise InputError(damage(folder / IDS, "the ids do not ascend"))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -117,16 +212,18 @@ class Segment:
 
     def metadata(self, row: int) -> dict[str, Any]:
         """Return the metadata of a row."""
-        return _from_json(self._value("metadata", row))
+        with self._explained():
+            return _from_json(self._value("metadata", row))
 
     def column(self, name: str) -> list[Any]:
         """Return one metadata column, None where a row has no value; kept in memory once it was read."""
         if name not in self._columns:
-            self._columns[name] = [
-                _from_json(note).get(name)
-                for place in range(self._file.num_record_batches)
-                for note in self._file.get_batch(place).column("metadata").to_pylist()
-            ]
+            with self._explained():
+                self._columns[name] = [
+                    _from_json(note).get(name)
+                    for place in range(self._file.num_record_batches)
+                    for note in self._batch(place).column("metadata").to_pylist()
+                ]
         return self._columns[name]
 
     def block(self, rows: Ids) -> Block:
@@ -136,8 +233,20 @@ class Segment:
 
     def _value(self, column: str, row: int) -> str:
         place = bisect_right(self._starts, row) - 1
-        value: str = self._file.get_batch(place).column(column)[row - self._starts[place]].as_py()
+        value: str = self._batch(place).column(column)[row - self._starts[place]].as_py()
         return value
+
+    def _batch(self, place: int) -> Any:
+        """Return a record batch, checked when it is first read."""
+        if place in self._valid:
+            return self._file.get_batch(place)
+        if batches := self.part.batches:
+            self.files[ROWS].check(batches[place - 1][1] if place else 0, batches[place][1])
+        with self._explained():
+            batch = self._file.get_batch(place)
+            batch.validate(full=not self.part.files)
+        self._valid.add(place)
+        return batch
 
 
 def check_vectors(vectors: Floats, *, rows: int | None = None, dimensions: int) -> None:
@@ -154,8 +263,28 @@ def _to_json(metadata: Mapping[str, Any]) -> str:
 
 
 def _from_json(note: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(note) if note else {}
+    found = json.loads(note) if note else {}
+    if not isinstance(found, dict):
+        raise ValueError(f"metadata is {note!r:.80}, expected a JSON object")
     return found
+
+
+def read_removed(folder: Path, manifest: Manifest) -> Ids:
+    """Return the ids that were removed, after checking the file that lists them."""
+    if manifest.removed is None:
+        return np.empty(0, np.int64)
+    path = folder / manifest.removed
+    if manifest.removed_file is not None:
+        manifest.removed_file.check(path)
+    try:
+        removed: Ids = np.load(path, allow_pickle=False)
+        if removed.dtype != np.int64 or removed.shape != (manifest.removed_rows,) or (np.diff(removed) <= 0).any():
+            raise ValueError(f"it does not hold {manifest.removed_rows:,} ascending ids")
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # numpy parses the header as Python, with any error of its parser
+        raise InputError(damage(path, str(error).rstrip("."))) from error
+    return removed
 
 
 class Snapshot:
@@ -170,13 +299,11 @@ class Snapshot:
         known = {segment.identity: segment for segment in earlier}
         self.segments = [
             known.get(identify(folder / part.name / VECTORS))
-            or Segment(folder / part.name, rows=part.rows, dimensions=manifest.dimensions)
+            or Segment(folder / part.name, part, dimensions=manifest.dimensions)
             for part in manifest.parts
         ]
         self.starts: Ids = np.cumsum([0, *(part.rows for part in manifest.parts)])
-        self.removed: Ids = (
-            np.load(folder / manifest.removed, allow_pickle=False) if manifest.removed else np.empty(0, np.int64)
-        )
+        self.removed = read_removed(folder, manifest)
 
     @cached_property
     def ids(self) -> Ids:
@@ -265,12 +392,16 @@ class Snapshot:
         part, segment = self.manifest.parts[place], self.segments[place]
         if segment.engine is None:
             path = segment.folder / ENGINE
-            if not path.exists():
-                return None
             try:
+                if part.files:
+                    part.files[ENGINE].check(path)  # faiss may crash on a damaged file
                 segment.engine = Approximate.load(path, part.kind, segment.vectors, int(part.quality["effort"]))
-            except RuntimeError as error:  # from faiss, with details about its own source
-                raise InputError(f"{path} is damaged. Build the index again.") from error
+            except FileNotFoundError:
+                return None
+            except (RuntimeError, ValueError, KeyError) as error:  # from faiss, with details about its own source
+                if not path.exists():
+                    return None
+                raise InputError(damage(path, "faiss cannot read it")) from error
         return segment.engine
 
 
@@ -282,6 +413,4 @@ def open_snapshot(folder: Path, earlier: Sequence[Segment] = ()) -> Snapshot:
             return Snapshot(folder, manifest, earlier)
         except FileNotFoundError as error:
             missing = error
-        except (ValueError, EOFError) as error:  # a file that is shorter than it was, or has other bytes
-            raise InputError(f"{folder} is damaged: {error}. Build it again.") from error
-    raise InputError(f"{folder} is damaged: {missing.filename or missing} is missing. Build it again.")
+    raise InputError(damage(Path(missing.filename or folder), "it is missing"))

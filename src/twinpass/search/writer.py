@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,22 +18,12 @@ from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.files import explaining
 from twinpass.registry import suggest
 from twinpass.search import manifest as disk
+from twinpass.search.checksums import Checksum
 from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
 from twinpass.search.filters import Condition
-from twinpass.search.manifest import FILE, Manifest, Part, read_manifest, sweep, write_manifest
+from twinpass.search.manifest import ENGINE, FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
-from twinpass.search.segment import (
-    BATCH,
-    ENGINE,
-    Block,
-    Digests,
-    Ids,
-    Prepared,
-    Segment,
-    Snapshot,
-    digest_of,
-    write_segment,
-)
+from twinpass.search.segment import BATCH, Block, Digests, Ids, Prepared, Segment, Snapshot, digest_of, write_segment
 
 MOST_PARTS = 8  # segments; each costs a search a little
 STALE = 4  # all segments are joined when one row in this many is removed, or is not in the graph yet
@@ -52,10 +44,10 @@ def build(
     """Make an index of blocks; until all is written, what was there before stays."""
     folder = Path(place)
     with _new_folder(folder), disk.locked(folder), explaining(folder):
-        old = _check_replaceable(folder, overwrite=overwrite)
-        sweep(folder, old.names if old else set())
+        keep, generation = _check_replaceable(folder, overwrite=overwrite)
+        sweep(folder, keep)
         first, blocks = peek(blocks)
-        dimensions, generation = int(np.shape(first.vectors)[1]), old.generation if old else 0
+        dimensions = int(np.shape(first.vectors)[1])
         manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
         part, skipped = _write(folder, manifest, _prepared(blocks, Seen() if unique else None), kind)
         facts = {**(facts or {}), "skipped": skipped}
@@ -95,18 +87,30 @@ def remove(
             chosen = snapshot.ids[snapshot.meeting(conditions)]
         if len(chosen):
             removed = np.union1d(snapshot.removed, chosen)
-            name = _write_removed(folder, manifest, removed)
-            manifest = manifest.changed("remove", len(chosen), removed=name, removed_rows=len(removed))
+            manifest = manifest.changed("remove", len(chosen), **_write_removed(folder, manifest, removed))
             write_manifest(folder, manifest)
             _join(folder, manifest)
     return len(chosen)
 
 
 def compact(folder: Path) -> None:
-    """Join all segments into one, without the removed rows."""
+    """Join all segments into one, without the removed rows; also one that has no checksums or a damaged graph."""
     with _changing(folder) as manifest:
-        if len(manifest.parts) > 1 or manifest.removed_rows:
+        parts = manifest.parts
+        if len(parts) > 1 or manifest.removed_rows or any(not _is_whole(folder / part.name, part) for part in parts):
             _join_from(folder, manifest, 0)
+
+
+def _is_whole(folder: Path, part: Part) -> bool:
+    """Tell whether a segment has checksums, and a graph that matches its own if it needs one."""
+    if not part.files:
+        return False
+    try:
+        for name in {ENGINE} & part.files.keys():
+            part.files[name].check(folder / name)
+    except (InputError, FileNotFoundError):
+        return False
+    return True
 
 
 def _join(folder: Path, manifest: Manifest) -> None:
@@ -117,9 +121,10 @@ def _join(folder: Path, manifest: Manifest) -> None:
         return
     try:
         _join_from(folder, manifest, first)
-    except OSError as error:  # usually a full disk; the change itself was made and must not be repeated
-        message = f"{folder} was changed, but its segments could not be joined: {error.strerror or error}"
-        warnings.warn(f"{message}. Make room, then: twinpass index compact {folder}", UserWarning, stacklevel=2)
+    except (OSError, InputError) as error:  # a full disk, or damage; the change was made and must not be repeated
+        reason = (getattr(error, "strerror", None) or str(error)).rstrip(".")
+        message = f"{folder} was changed, but its segments could not be joined: {reason}"
+        warnings.warn(f"{message}. When that is solved: twinpass index compact {folder}", UserWarning, stacklevel=2)
 
 
 def first_to_join(manifest: Manifest) -> int | None:
@@ -143,14 +148,15 @@ def first_to_join(manifest: Manifest) -> int | None:
 
 def _join_from(folder: Path, manifest: Manifest, first: int) -> None:
     snapshot = Snapshot(folder, manifest)
+    for segment in snapshot.segments[first:]:
+        segment.check()  # damage must not be copied and get a valid checksum
     kept, start = manifest.parts[:first], int(snapshot.starts[first])
     rows = start + np.flatnonzero(snapshot.alive[start:])
     kind = manifest.kind if first == 0 else EXACT
     part, _ = _write(folder, manifest, _copied(snapshot, rows), kind)
     removed = snapshot.removed[np.isin(snapshot.removed, snapshot.ids[:start])]
-    name = _write_removed(folder, manifest, removed) if len(removed) else None
     parts = (*kept, part) if part.rows else kept
-    manifest = manifest.changed("join", part.rows, parts=parts, removed=name, removed_rows=len(removed))
+    manifest = manifest.changed("join", part.rows, parts=parts, **_write_removed(folder, manifest, removed))
     write_manifest(folder, manifest)
     sweep(folder, manifest.names)
 
@@ -160,24 +166,28 @@ def _write(folder: Path, manifest: Manifest, blocks: Iterable[Prepared], kind: s
     name, dimensions = f"segment-{manifest.generation + 1:06d}", manifest.dimensions
     place = folder / name
     try:
-        rows, columns, skipped = write_segment(place, blocks, dimensions=dimensions, next_id=manifest.next_id)
-        kind, quality = kind_for(rows, kind), {}
-        if kind != EXACT:
-            engine = Approximate.build(kind, Segment(place, rows=rows, dimensions=dimensions).vectors)
-            quality = engine.tune()
+        written = write_segment(place, blocks, dimensions=dimensions, next_id=manifest.next_id)
+        part = Part(name=name, rows=written.rows, kind=kind_for(written.rows, kind), columns=written.columns)
+        if part.kind != EXACT:
+            engine = Approximate.build(part.kind, Segment(place, part, dimensions=dimensions).vectors)
+            part = replace(part, quality=engine.tune())
             engine.save(place / ENGINE)
+        files = {path.name: Checksum.of(path) for path in sorted(place.iterdir())}
         disk.sync_all(place)
     except BaseException:
         shutil.rmtree(place, ignore_errors=True)
         raise
-    return Part(name=name, rows=rows, kind=kind, columns=columns, quality=quality), skipped
+    return replace(part, files=files, batches=written.batches), written.skipped
 
 
-def _write_removed(folder: Path, manifest: Manifest, removed: Ids) -> str:
-    name = f"removed-{manifest.generation + 1:06d}.npy"
-    np.save(folder / name, removed)
-    disk.sync(folder / name)
-    return name
+def _write_removed(folder: Path, manifest: Manifest, removed: Ids) -> dict[str, Any]:
+    """Write the list of removed ids; return what the manifest says of it."""
+    if not len(removed):
+        return {"removed": None, "removed_rows": 0, "removed_file": None}
+    path = folder / f"removed-{manifest.generation + 1:06d}.npy"
+    np.save(path, removed)
+    disk.sync(path)
+    return {"removed": path.name, "removed_rows": len(removed), "removed_file": Checksum.of(path)}
 
 
 def peek(blocks: Iterable[Block]) -> tuple[Block, Iterable[Block]]:
@@ -269,20 +279,25 @@ def _new_folder(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _check_replaceable(folder: Path, *, overwrite: bool) -> Manifest | None:
-    """Return the index that is to be replaced, if there is one; refuse a folder that must not be replaced."""
+def _check_replaceable(folder: Path, *, overwrite: bool) -> tuple[set[str], int]:
+    """Return the names to keep until an index is replaced, and its generation; refuse what must not be replaced."""
     if strange := disk.strangers(folder):
         raise OutputError(
             f"cannot build an index in {folder}: it holds {strange[0]}, which is not part of one. Choose another place."
         )
     if not (folder / FILE).exists():
-        return None
+        return set(), 0
     if not overwrite:
         raise OutputError(
             f"{folder} holds an index already. Add to it with: twinpass index add {folder} TEXTS; "
             "or replace it with --overwrite (overwrite=True)."
         )
-    return read_manifest(folder)
+    try:
+        manifest = read_manifest(folder)
+    except InputError:  # damaged: whatever it may have listed stays until the new index is complete
+        names = {path.name for path in folder.iterdir()}
+        return names, max((int(number) for name in names for number in re.findall(r"\d+", name)), default=0)
+    return manifest.names, manifest.generation
 
 
 def check_kind(kind: str, known: Iterable[str] = KINDS, where: str = "") -> None:

@@ -62,8 +62,11 @@ class Approximate:
 
     @classmethod
     def load(cls, path: Path, kind: str, vectors: Floats, effort: int) -> Approximate:
-        """Read what `save` wrote."""
-        return cls(_faiss().read_index(str(path)), kind, vectors, effort)
+        """Read what `save` wrote; raise ValueError if it belongs to other vectors."""
+        index = _faiss().read_index(str(path))
+        if (index.ntotal, index.d) != vectors.shape:
+            raise ValueError(f"expected an index of {vectors.shape}, got {(index.ntotal, index.d)}")
+        return cls(index, kind, vectors, effort)
 
     def save(self, path: Path) -> None:
         """Write what searching needs, apart from the vectors themselves."""

@@ -13,7 +13,8 @@ import pytest
 
 from twinpass.errors import ConfigError, InputError, ModelError, OutputError
 from twinpass.search.engines.milvus import Address, MilvusIndex
-from twinpass.search.filters import expression, keys_of, parse
+from twinpass.search.engines.milvus_filters import expression, keys_of
+from twinpass.search.filters import parse, quoted
 from twinpass.search.index import Block, Index
 
 pytest.importorskip("pymilvus", reason="needs pymilvus (extra [milvus])")
@@ -85,8 +86,14 @@ def test_it_finds_what_the_index_of_one_machine_finds(both):
     "where",
     [
         "year=2003", "year!=2003", "year<2004.5", "year>=2018", "rare<=30", "rare!=30", "rare > -1e-3", "odd=true",
-        "odd!=FALSE", ["year>2005", "odd=false", "rare<200"], *(f"odd one='{value}'" for value in STRANGE),
-        *(f"odd one!='{value}'" for value in STRANGE[:6]), "odd one=1.5", "year=2003.0", "year='2003 or id >= 0'",
+        "odd!=FALSE", ["year>2005", "odd=false", "rare<200"], *(f"odd one={quoted(value)}" for value in STRANGE),
+        *(f"odd one!={quoted(value)}" for value in STRANGE[:6]), "odd one=1.5", "year=2003.0",
+        "year='2003 or id >= 0'", "rare is null", "rare = null and odd = true", "not (rare is null or year < 2010)",
+        "not (year < 2010 and odd = true)", "not rare < 100", "rare in (10, 20, null)", "rare not in (10, 20, null)",
+        "year in (2003, '2004') or rare = 30", "odd one like 'a%'", "odd one like '%b'", "not odd one like '%o%'",
+        "odd one like '_'", "odd one not like 'true'", "odd one < b and odd one >= ' '", "not odd one > 'x'",
+        *(f"odd one >= {quoted(value)}" for value in STRANGE[:6]),
+        *(f"odd one like {quoted('%' + value + '%')}" for value in ('"', "'", "\n", "ü €", 'x" or 1 == 1 or "')),
     ],
     ids=str,
 )  # fmt: skip
@@ -97,10 +104,26 @@ def test_filters_mean_the_same_in_both_engines(both, where):
 
 
 def test_an_expression_holds_nothing_that_a_user_wrote():
-    where = ['na"me=x" or id >= 0 or "', "na\"me!=';drop", 'na"me<7']
+    where = ['na"me=\'x" or id >= 0 or "\'', "na\"me!=';drop'", 'na"me<7']
     written = expression(parse(where), ['na"me'])
     assert set(written) <= set('()[]"=!<. 0123456789abcdefghijklmnopqrstuvwxyz')
     assert not any(word in written for word in ("drop", "id >= 0", "me"))
+
+
+def test_what_must_be_compared_as_text_is_quoted():
+    written = expression(parse("a like 'x\" or id >= 0 or \"' and a > '\\\"'"), ["a"])
+    assert written == r"""((metadata["a"] like "x\" or id >= 0 or \"") and (metadata["a"] > "\\\""))"""
+    with pytest.raises(ConfigError, match="Milvus cannot search for %"):
+        expression(parse(r"a like '50\%'"), ["a"])
+
+
+def test_the_rows_are_counted(address):
+    index = MilvusIndex.from_blocks(address, rows(20), model=MODEL)
+    index.remove(ids=[3])
+    assert Index.verify(address.collection, milvus=address.uri).whole
+    index._store.client.delete(index._rows, ids=[5])
+    found = Index.verify(address.collection, milvus=address.uri)
+    assert not found.whole and "holds 18 rows, expected 19" in found.damaged[0].problem
 
 
 def test_keys_of_columns_keep_their_places():

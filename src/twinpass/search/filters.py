@@ -1,123 +1,316 @@
-"""Filters on metadata: `column=value`, `column!=value`, and for numbers `<`, `<=`, `>`, `>=`.
+"""Filters on metadata: `category = billing and (year >= 2020 or not author like 'A%')`, as a small language.
 
-For Milvus a row keeps keys to be filtered by: for the column at position 3, `is3` is a digest of its value and `n3` its
-number, if it reads as one. An expression therefore holds only digests, numbers and positions: nothing that a user
-wrote, so there is nothing to escape.
+    filter     = and-filter { "or" and-filter }
+    and-filter = part { "and" part }
+    part       = "not" part | "(" filter ")" | condition
+    condition  = column ("=" | "==" | "!=" | "<" | "<=" | ">" | ">=") value
+               | column ["not"] "in" "(" value { "," value } ")"
+               | column ["not"] "like" value
+               | column "is" ["not"] "null"
+
+A filter is never executed as code. `matching.py` evaluates it on the columns of a segment, and
+`engines/milvus_filters.py` translates it for Milvus. docs/search.md says what each condition means.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, NoReturn
 
 from twinpass.errors import ConfigError
 from twinpass.registry import suggest
-from twinpass.text.columns import to_number
 
-_CONDITION = re.compile(r"\s*(?P<column>[^=!<>]+?)\s*(?P<operator>!=|<=|>=|=|<|>)\s*(?P<value>.*?)\s*", re.DOTALL)
-HOW = "Expected column=value or column!=value, or for numbers one of < <= > >=, such as year>=2020"
+MOST_CHARS = 4_096  # of all filters together
+MOST_CONDITIONS = 64
+MOST_NESTED = 32  # parentheses and nots
+MOST_PATTERN = 256  # characters of a pattern for like
+SHOWN = 60  # characters on each side of the position of an error
+
+_TOKEN = re.compile(r"(?P<symbol>==|!=|<=|>=|[=<>(),])|(?P<quote>['\"`])|(?P<word>(?:[^\s()=<>,!]|!(?!=))+)")
+_COMPARISONS = {"=": "=", "==": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_OPERATORS = "= == != < <= > >= in like is"
 
 Where = str | Sequence[str] | None
 
 
 class Condition(NamedTuple):
-    """A condition on one column."""
+    """A condition on one column. `in` holds for any of its values, None being a missing value; others have one."""
 
     column: str
-    operator: str  # = != < <= > >=
-    value: str
-    number: float | None  # the value, if it reads as a number
-
-    def holds(self, stored: Any) -> bool:
-        """Tell whether a stored value meets the condition; a missing value meets only `!=`."""
-        if self.operator in ("=", "!="):
-            return self._equals(stored) == (self.operator == "=")
-        number = to_number(stored)
-        if number is None or self.number is None:
-            return False
-        below, above = number < self.number, number > self.number
-        return {"<": below, ">": above, "<=": not above, ">=": not below}[self.operator]
-
-    def _equals(self, stored: Any) -> bool:
-        if isinstance(stored, bool):
-            return self.value.lower() == str(stored).lower()
-        if isinstance(stored, str):
-            return stored == self.value
-        return stored is not None and self.number is not None and to_number(stored) == self.number
+    operator: str  # in < <= > >= like
+    values: tuple[str | None, ...]
+    source: str = ""
+    at: int = 0  # of the column in the source
 
 
-def parse(where: Where) -> list[Condition]:
-    """Read conditions, all of which must hold; quotes around a value are removed."""
+class Not(NamedTuple):
+    """Holds where its part does not."""
+
+    part: Filter
+
+
+class And(NamedTuple):
+    """Holds where all its parts do."""
+
+    parts: tuple[Filter, ...]
+
+
+class Or(NamedTuple):
+    """Holds where one of its parts does."""
+
+    parts: tuple[Filter, ...]
+
+
+Filter = Condition | Not | And | Or
+
+
+def parse(where: Where) -> Filter | None:
+    """Read a filter, or several that must all hold; None if there is none."""
     given = [where] if isinstance(where, str) else list(where or ())
-    return [_parse_one(text) for text in given]
+    if (length := sum(map(len, given))) > MOST_CHARS:
+        raise ConfigError(f"the filter has {length:,} characters; at most {MOST_CHARS:,} are read.")
+    if len(given) > MOST_CONDITIONS:
+        raise ConfigError(f"got {len(given):,} filters; at most {MOST_CONDITIONS} are read.")
+    found = tuple(_Parser(text).parse() for text in given)
+    if (count := sum(len(list(conditions(each))) for each in found)) > MOST_CONDITIONS:
+        raise ConfigError(
+            f"the filter has {count:,} conditions; at most {MOST_CONDITIONS} are read. For many values: in (a, b)."
+        )
+    return None if not found else found[0] if len(found) == 1 else And(found)
 
 
-def check_columns(conditions: Iterable[Condition], known: Sequence[str]) -> None:
-    """Refuse a condition on a column that no row has."""
-    for condition in conditions:
+def conditions(given: Filter) -> Iterator[Condition]:
+    """Yield the conditions of a filter, in their order."""
+    if isinstance(given, Condition):
+        yield given
+    else:
+        for part in (given.part,) if isinstance(given, Not) else given.parts:
+            yield from conditions(part)
+
+
+def check_columns(given: Filter | None, known: Sequence[str]) -> None:
+    """Refuse a filter on a column that no row has."""
+    for condition in () if given is None else conditions(given):
         if condition.column not in known:
             listed = f"Known: {', '.join(known)}." if known else "The index has no metadata."
-            raise ConfigError(
-                f"no metadata column named {condition.column!r}.{suggest(condition.column, known)} {listed}"
-            )
+            hint = f"no metadata column named {condition.column!r}.{suggest(condition.column, known)} {listed}"
+            raise ConfigError(f"{hint}{_pointer(condition.source, condition.at)}")
 
 
-def _parse_one(text: str) -> Condition:
-    found = _CONDITION.fullmatch(text)
-    if found is None:
-        raise ConfigError(f"cannot read the condition {text!r}. {HOW}.")
-    column, operator, value = found["column"], found["operator"], found["value"]
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-        value = value[1:-1]
-    number = to_number(value)
-    if operator not in ("=", "!=") and number is None:
-        raise ConfigError(f"the condition {text!r} compares with {value!r}, which is not a number. {HOW}.")
-    return Condition(column, operator, value, number)
+def quoted(text: str) -> str:
+    """Return a text as a filter takes it literally, whatever it holds."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
-def keys_of(metadata: Mapping[str, Any], places: dict[str, int]) -> dict[str, Any]:
-    """Return the keys of one row for Milvus; a column that is seen for the first time gets the next position."""
-    keys: dict[str, Any] = {}
-    for column, value in metadata.items():
-        place = places.setdefault(column, len(places))
-        if value is not None:
-            keys[f"is{place}"] = _digest(value)
-        number = to_number(value)
-        if number is not None:
-            keys[f"n{place}"] = number
-    return keys
+def _pointer(source: str, at: int) -> str:
+    """Return two lines: the filter, or what is around a position in it, and a caret below that position."""
+    start = max(0, at - SHOWN)
+    shown = re.sub(r"\s", " ", source[start : at + SHOWN])
+    return f"\n  {shown}\n  {' ' * (at - start)}^"
 
 
-def expression(conditions: Sequence[Condition], columns: Sequence[str]) -> str:
-    """Return a Milvus expression that holds where every condition does; empty without conditions."""
-    check_columns(conditions, columns)
-    return " and ".join(f"({_expression_of(condition, columns.index(condition.column))})" for condition in conditions)
+class _Token(NamedTuple):
+    kind: str  # symbol, word, one of the quotes, or end
+    text: str
+    start: int
+    end: int
+
+    @property
+    def keyword(self) -> str:
+        """A word in lower case; nothing for what is quoted."""
+        return self.text.lower() if self.kind == "word" else ""
+
+    def __str__(self) -> str:
+        return "the end" if self.kind == "end" else repr(self.text)
 
 
-def _expression_of(condition: Condition, place: int) -> str:
-    if condition.operator == "=":
-        return _equal(condition, place)
-    if condition.operator == "!=":
-        # A row without the value differs from it; whether `not` alone says so depends on the server.
-        return f'not exists keys["is{place}"] or not ({_equal(condition, place)})'
-    return f'keys["n{place}"] {condition.operator} {condition.number!r}'
+class _Parser:
+    """Reads one filter by recursive descent."""
 
+    def __init__(self, source: str) -> None:
+        self._source = source
+        try:
+            source.encode()
+        except UnicodeEncodeError as error:
+            self._refuse("expected text, got half of a surrogate pair", error.start)
+        self._tokens = list(self._split())
+        self._place = 0
+        self._depth = 0
+        self._equal = ("", 0)  # of the latest = or !=: what to write for several values, and where its value begins
 
-def _equal(condition: Condition, place: int) -> str:
-    """Match every type of stored value that equals the written one: text, number, true and false."""
-    values: list[Any] = [condition.value]
-    if condition.number is not None:
-        values.append(condition.number)
-    if condition.value.lower() in ("true", "false"):
-        values.append(condition.value.lower() == "true")
-    return " or ".join(f'keys["is{place}"] == "{_digest(value)}"' for value in values)
+    def parse(self) -> Filter:
+        found = self._any()
+        if self._next.kind != "end":
+            self._refuse(f"expected 'and', 'or' or the end, got {self._next}.{self._advice()}")
+        return found
 
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._place]
 
-def _digest(value: Any) -> str:
-    """Return a digest that equal values share, whether written 1 or 1.0."""
-    number = None if isinstance(value, str) else to_number(value)
-    plain = json.dumps(value if number is None else number + 0.0, ensure_ascii=False, default=str)
-    return hashlib.blake2b(plain.encode(), digest_size=16).hexdigest()
+    def _take(self) -> _Token:
+        token = self._next
+        self._place += token.kind != "end"
+        return token
+
+    def _takes(self, *words: str) -> bool:
+        """Take the next token if it is one of these symbols or keywords."""
+        found = self._next.text if self._next.kind == "symbol" else self._next.keyword
+        self._place += (taken := found in words)
+        return taken
+
+    def _split(self) -> Iterator[_Token]:
+        at = 0
+        while at < len(self._source):
+            if self._source[at].isspace():
+                at += 1
+                continue
+            found = _TOKEN.match(self._source, at)
+            if found is None:
+                self._refuse(f"expected a column, operator or value, got {self._source[at]!r}", at)
+            if found.lastgroup == "quote":
+                token = self._split_quoted(at)
+            else:
+                token = _Token(str(found.lastgroup), found.group(), at, found.end())
+            yield token
+            at = token.end
+        yield _Token("end", "", at, at)
+
+    def _split_quoted(self, start: int) -> _Token:
+        """Read up to the closing quote; a quote inside is doubled or has a backslash before it."""
+        quote, letters, at = self._source[start], [], start + 1
+        while pair := self._source[at : at + 2]:
+            if pair in (quote * 2, f"\\{quote}", "\\\\"):
+                letters.append(pair[1])
+                at += 2
+            elif pair[0] != quote:
+                letters.append(pair[0])
+                at += 1
+            else:
+                break
+        else:
+            self._refuse(f"expected a closing {quote}", start)
+        return _Token(quote, "".join(letters), start, at + 1)
+
+    def _any(self) -> Filter:
+        parts = [self._all()]
+        while self._takes("or"):
+            parts.append(self._all())
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def _all(self) -> Filter:
+        parts = [self._part()]
+        while self._takes("and"):
+            parts.append(self._part())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _part(self) -> Filter:
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            self._refuse(f"expected at most {MOST_NESTED} levels of parentheses and nots")
+        found: Filter
+        if self._is_column():
+            found = self._condition()
+        elif self._takes("not"):
+            found = Not(self._part())
+        elif self._takes("("):
+            found = self._any()
+            if not self._takes(")"):
+                self._refuse(f"expected 'and', 'or' or ')', got {self._next}.{self._advice()}")
+        else:
+            found = self._condition()
+        self._depth -= 1
+        return found
+
+    def _is_column(self) -> bool:
+        """Tell whether a word is a column although it is a keyword: an operator follows."""
+        following = self._tokens[min(self._place + 1, len(self._tokens) - 1)]
+        return self._next.kind == "word" and following.kind == "symbol" and following.text in _COMPARISONS
+
+    def _condition(self) -> Filter:
+        start = self._next.start
+        column = self._column()
+        negated = self._takes("not")
+        if self._takes("in"):
+            found = Condition(column, "in", self._list(), self._source, start)
+        elif self._takes("like"):
+            found = Condition(column, "like", (self._pattern(),), self._source, start)
+        elif not negated and self._takes("is"):
+            negated = self._takes("not")
+            if not self._takes("null"):
+                self._refuse(f"expected null after 'is', got {self._next}")
+            found = Condition(column, "in", (None,), self._source, start)
+        elif negated:
+            self._refuse(f"expected 'in' or 'like' after 'not', got {self._next}")
+        elif self._next.kind == "symbol" and self._next.text in _COMPARISONS:
+            before, operator = self._next.start, _COMPARISONS[self._take().text]
+            negated = operator == "!="
+            at, value = self._next.start, self._value()
+            if operator in ("=", "!="):
+                self._equal = f"{self._source[start:before].strip()} {'not in' if negated else 'in'}", at
+                found = Condition(column, "in", (value,), self._source, start)
+            elif value is None:
+                self._refuse("null is neither less nor greater than a value. Use: is null, is not null", at)
+            else:
+                found = Condition(column, operator, (value,), self._source, start)
+        else:
+            self._refuse(f"expected an operator ({_OPERATORS}) after the column {column!r}, got {self._next}")
+        return Not(found) if negated else found
+
+    def _column(self) -> str:
+        first = self._take()
+        if first.kind in ('"', "`"):
+            return first.text
+        if first.kind != "word":
+            kind = "a column without these quotes, or in double quotes" if first.kind == "'" else "a column"
+            self._refuse(f"expected {kind}, got {first}", first.start)
+        last = first
+        while self._next.kind == "word" and self._next.keyword not in ("and", "or", "not", "in", "like", "is"):
+            last = self._take()
+        return self._source[first.start : last.end]
+
+    def _value(self) -> str | None:
+        """Read a quoted text, null, or words up to `and`, `or`, an operator, a comma or a parenthesis."""
+        first = self._take()
+        if first.kind in ("'", '"'):
+            return first.text
+        if first.kind != "word":
+            advice = " The empty text is written ''." if first.kind == "end" else ""
+            self._refuse(f"expected a value, got {first}.{advice}", first.start)
+        last = first
+        while self._next.kind == "word" and self._next.keyword not in ("and", "or"):
+            last = self._take()
+        return None if first is last and first.keyword == "null" else self._source[first.start : last.end]
+
+    def _list(self) -> tuple[str | None, ...]:
+        if not self._takes("("):
+            self._refuse(f"expected '(' after 'in', got {self._next}. Write: in (a, b)")
+        values = [self._value()]
+        while self._takes(","):
+            values.append(self._value())
+        if not self._takes(")"):
+            self._refuse(f"expected ',' or ')', got {self._next}.{self._advice()}")
+        return tuple(values)
+
+    def _pattern(self) -> str:
+        at, pattern = self._next.start, self._value()
+        if pattern is None:
+            self._refuse("expected a text after 'like', got null. Use: is null", at)
+        if len(pattern) > MOST_PATTERN:
+            self._refuse(f"the pattern has {len(pattern):,} characters; at most {MOST_PATTERN} are read", at)
+        return pattern
+
+    def _advice(self) -> str:
+        """Say how to write what was probably meant: several values, or a text with special characters."""
+        if self._next.text == "," and self._equal[0]:
+            rest = [token.end for token in self._tokens[self._place :] if token.kind == "word"]
+            how, at = self._equal
+            return f" For several values: {how} ({self._source[at : max(rest, default=None)].strip(' ,')})"
+        return " Put a text with such characters into quotes." if self._next.kind == "symbol" else ""
+
+    def _refuse(self, problem: str, at: int | None = None) -> NoReturn:
+        where = self._next.start if at is None else at
+        end = "" if problem.endswith((".", ")")) else "."
+        raise ConfigError(f"cannot read the filter: {problem}{end}{_pointer(self._source, where)}")

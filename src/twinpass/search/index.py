@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 import numpy as np
 
-from twinpass.errors import ConfigError, InputError, ModelError
+from twinpass.errors import ConfigError, InputError
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Condition, Where, check_columns, parse
+from twinpass.search.filters import Filter, Where, check_columns, parse
 from twinpass.search.manifest import FILE, Manifest, check_model, size, stamp
 from twinpass.search.results import Added, Answers, Hit, Hits, Info
 from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
@@ -35,6 +35,7 @@ from twinpass.search.texts import (
     StoredVectors,
     Texts,
     describe_model,
+    load_again,
     load_encoder,
     read_texts,
 )
@@ -243,17 +244,16 @@ class Index:
     def remove(
         self, *, ids: Sequence[int] | None = None, texts: Sequence[str] | None = None, where: Where = None
     ) -> int:
-        """Remove the rows with these ids, with these texts, or that meet these conditions; return how many."""
-        given = [each for each in (ids, texts, where) if each is not None]
-        if len(given) != 1:
-            raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {len(given)}.")
-        conditions = parse(where)
-        if where is not None and not conditions:
+        """Remove the rows with these ids, with these texts, or that meet a filter; return how many."""
+        if (given := sum(each is not None for each in (ids, texts, where))) != 1:
+            raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {given}.")
+        chosen = parse(where)
+        if where is not None and chosen is None:
             raise InputError("expected a condition that says what to remove, got none.")
-        return self._remove(ids, texts, conditions)
+        return self._remove(ids, texts, chosen)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: list[Condition]) -> int:
-        removed = writer.remove(self.folder, ids, texts, conditions)
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, chosen: Filter | None) -> int:
+        removed = writer.remove(self.folder, ids, texts, chosen)
         self.refresh()
         return removed
 
@@ -289,17 +289,16 @@ class Index:
     ) -> Hits | Answers:
         """Return the k nearest texts of a query, best first; of several texts or of vectors, an answer for each.
 
-        Fewer than k come back if fewer meet the conditions `where`, such as "year>=2020", or reach `min_score`.
+        Fewer than k come back if fewer meet the filter `where`, such as "year >= 2020", or reach `min_score`.
         """
         options: dict[str, Any] = {"where": where, "min_score": min_score}
         if isinstance(queries, str):
-            (hits,) = self.answers([queries], k, **options)
-            return hits
+            return next(self.answers([queries], k, **options))
         given = queries if isinstance(queries, np.ndarray) else list(queries)
         if isinstance(given, list) and all(isinstance(query, str) for query in given):
             return Answers(list(self.answers(given, k, **options)))
-        found = self.search_vectors(np.asarray(given, dtype=np.float32), k, **options)
-        return Answers([Hits(None, hits) for hits in found])
+        vectors = np.asarray(given, dtype=np.float32)
+        return Answers([Hits(None, hits) for hits in self.search_vectors(vectors, k, **options)])
 
     def answers(
         self, queries: Iterable[str], k: int = 10, *, where: Where = None, min_score: float | None = None
@@ -322,9 +321,9 @@ class Index:
         if k < 1:
             raise ConfigError(f"k is {k}; expected at least 1.")
         queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-        snapshot, conditions = self._snapshot, parse(where)
+        snapshot, chosen = self._snapshot, parse(where)
         check_vectors(queries, dimensions=snapshot.manifest.dimensions)
-        allowed = snapshot.meeting(conditions) if conditions else None
+        allowed = None if chosen is None else snapshot.meeting(chosen)
         least = -np.inf if min_score is None else min_score
         scores, rows = snapshot.nearest(unit(queries), k, allowed)
         good = (rows >= 0) & (scores >= least)
@@ -359,13 +358,7 @@ class Index:
         """The model that made the vectors, loaded when it is first needed; a different one is refused."""
         known = self.model
         if self._encoder is None:
-            if known["fingerprint"] == OWN_VECTORS["fingerprint"]:
-                raise ModelError(
-                    f"{self.place} was built from your own vectors, so its model is unknown. Pass vectors."
-                )
-            given, loading, log = self._loading
-            same = {name: loading.get(name) or known.get(name) for name in ("pooler", "max_tokens")}
-            self._encoder = load_encoder(given or known["name"], log, {**loading, **same})
+            self._encoder = load_again(known, *self._loading, place=self.place)
         if self._checked != known["fingerprint"]:
             self.check_model(name=self._encoder.name, fingerprint=self._encoder.fingerprint)
             self._checked = known["fingerprint"]

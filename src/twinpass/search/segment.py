@@ -26,14 +26,14 @@ from twinpass.errors import InputError
 from twinpass.search.checksums import Mapped, damage
 from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
 from twinpass.search.engines.exact import Floats, Rows, best, empty, top
-from twinpass.search.filters import Condition, check_columns
+from twinpass.search.filters import Filter, check_columns, conditions
 from twinpass.search.manifest import DIGESTS, ENGINE, IDS, ROWS, VECTORS, Manifest, Part, identify, read_manifest
+from twinpass.search.matching import Column, Mask, holding
 from twinpass.search.results import Hit
 from twinpass.vectors import unit
 
 Ids = NDArray[np.int64]
 Digests = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
 
 BATCH = 4_096  # rows in one block, and in one record batch of rows.arrow
 BATCH_CHARS = 1 << 20  # of texts and metadata in one record batch
@@ -168,7 +168,7 @@ class Segment:
             if sum(counts) != part.rows or len(counts) != self._file.num_record_batches:
                 raise ValueError(f"it has {sum(counts):,} texts, expected {part.rows:,}")
         self._starts = np.cumsum([0, *counts]).tolist()
-        self._columns: dict[str, list[Any]] = {}
+        self._columns: dict[str, Column] = {}
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -215,16 +215,18 @@ class Segment:
         with self._explained():
             return _from_json(self._value("metadata", row))
 
-    def column(self, name: str) -> list[Any]:
-        """Return one metadata column, None where a row has no value; kept in memory once it was read."""
-        if name not in self._columns:
+    def columns(self, names: Iterable[str]) -> dict[str, Column]:
+        """Return metadata columns as arrays; kept in memory once they were read."""
+        if wanted := {*names} - self._columns.keys():
+            values: dict[str, list[Any]] = {name: [] for name in wanted}
             with self._explained():
-                self._columns[name] = [
-                    _from_json(note).get(name)
-                    for place in range(self._file.num_record_batches)
-                    for note in self._batch(place).column("metadata").to_pylist()
-                ]
-        return self._columns[name]
+                for place in range(self._file.num_record_batches):
+                    for note in self._batch(place).column("metadata").to_pylist():
+                        found = _from_json(note)
+                        for name in wanted:
+                            values[name].append(found.get(name))
+            self._columns |= {name: Column(column) for name, column in values.items()}
+        return self._columns
 
     def block(self, rows: Ids) -> Block:
         """Return some rows as they were written."""
@@ -356,13 +358,12 @@ class Snapshot:
             vectors[here] = segment.vectors[rows[here] - start]
         return vectors
 
-    def meeting(self, conditions: Sequence[Condition]) -> Mask:
-        """Return which rows meet every condition and are not removed."""
-        check_columns(conditions, self.manifest.columns)
-        mask = self.alive.copy()
-        for condition in conditions:
-            values = (value for segment in self.segments for value in segment.column(condition.column))
-            mask &= np.fromiter(map(condition.holds, values), bool, len(mask))
+    def meeting(self, given: Filter) -> Mask:
+        """Return which rows meet a filter and are not removed."""
+        check_columns(given, self.manifest.columns)
+        names = {condition.column for condition in conditions(given)}
+        masks = [holding(given, segment.columns(names)) for segment in self.segments]
+        mask: Mask = self.alive & np.concatenate([np.empty(0, bool), *masks])
         return mask
 
     def nearest(self, queries: Floats, k: int, allowed: Mask | None = None) -> tuple[Floats, Rows]:

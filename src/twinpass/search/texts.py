@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.errors import ConfigError, InputError
+from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.progress import Advance, Log
 from twinpass.provenance import provenance
 from twinpass.search.engines.exact import Floats
@@ -122,6 +122,16 @@ def describe_model(encoder: Encoder) -> dict[str, Any]:
         "precision": encoder.precision,
         "runtime": encoder.runtime_name,
     }
+
+
+def load_again(
+    known: Mapping[str, Any], given: Name | None, loading: Mapping[str, Any], log: Log, *, place: object
+) -> Encoder:
+    """Load the model of a record as it was, from where `given` says if it has moved."""
+    if known["fingerprint"] == OWN_VECTORS["fingerprint"]:
+        raise ModelError(f"{place} was built from your own vectors, so its model is unknown. Pass vectors.")
+    same = {name: loading.get(name) or known.get(name) for name in ("pooler", "max_tokens")}
+    return load_encoder(given or known["name"], log, {**loading, **same})
 
 
 class StoredVectors:

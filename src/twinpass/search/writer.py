@@ -20,7 +20,7 @@ from twinpass.registry import suggest
 from twinpass.search import manifest as disk
 from twinpass.search.checksums import Checksum
 from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
-from twinpass.search.filters import Condition
+from twinpass.search.filters import Filter
 from twinpass.search.manifest import ENGINE, FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
 from twinpass.search.segment import BATCH, Block, Digests, Ids, Prepared, Segment, Snapshot, digest_of, write_segment
@@ -73,9 +73,7 @@ def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], uniq
     return Added(part.rows, skipped, facts)
 
 
-def remove(
-    folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: Sequence[Condition]
-) -> int:
+def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, given: Filter | None) -> int:
     """Mark the rows that one of these chooses as removed, and join the segments if there are many such rows."""
     with _changing(folder) as manifest:
         snapshot = Snapshot(folder, manifest)
@@ -84,7 +82,8 @@ def remove(
         elif texts is not None:
             chosen = _ids_of_texts(snapshot, texts)
         else:
-            chosen = snapshot.ids[snapshot.meeting(conditions)]
+            assert given is not None
+            chosen = snapshot.ids[snapshot.meeting(given)]
         if len(chosen):
             removed = np.union1d(snapshot.removed, chosen)
             manifest = manifest.changed("remove", len(chosen), **_write_removed(folder, manifest, removed))

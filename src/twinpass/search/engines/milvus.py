@@ -11,8 +11,9 @@ import numpy as np
 
 from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.search.engines.exact import Floats
+from twinpass.search.engines.milvus_filters import expression
 from twinpass.search.engines.milvus_store import ANSWERING, KINDS, METRIC, PAGE, Address, Store, signed
-from twinpass.search.filters import Condition, Where, expression, parse
+from twinpass.search.filters import Filter, Where, parse
 from twinpass.search.index import Index
 from twinpass.search.manifest import Manifest
 from twinpass.search.results import Added, Hit, Info
@@ -113,18 +114,18 @@ class MilvusIndex(Index):
             self._put(manifest.changed("add", added, facts, parts=parts, next_id=next_id, pending=False))
         return Added(added, skipped, facts)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, conditions: list[Condition]) -> int:
+    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, given: Filter | None) -> int:
         self.refresh()
         with self._store.explained():
             if ids is not None:
                 chosen = list(self._by_id(ids, ["id"]))
             elif texts is not None:
-                given = set(texts)
-                found = self._store.find_each(self._rows, "digest", signed(digest_of(given)), ["id", "text"])
-                equal = (int(row["id"]) for row in found if row["text"] in given)
+                wanted = set(texts)
+                found = self._store.find_each(self._rows, "digest", signed(digest_of(wanted)), ["id", "text"])
+                equal = (int(row["id"]) for row in found if row["text"] in wanted)
                 chosen = [each for each in equal if each < self.manifest.next_id]  # not of an unfinished addition
             else:
-                chosen = [int(row["id"]) for row in self._store.find(self._rows, self._visible(conditions), ["id"])]
+                chosen = [int(row["id"]) for row in self._store.find(self._rows, self._visible(given), ["id"])]
             for start in range(0, len(chosen), PAGE):
                 self._store.client.delete(self._rows, ids=chosen[start : start + PAGE], timeout=ANSWERING)
             if chosen:
@@ -174,7 +175,7 @@ class MilvusIndex(Index):
         super()._check_where(where)
 
     def __len__(self) -> int:
-        counting = {"filter": self._visible([]), "output_fields": ["count(*)"], "timeout": ANSWERING}
+        counting = {"filter": self._visible(), "output_fields": ["count(*)"], "timeout": ANSWERING}
         with self._store.explained():
             return int(self._store.client.query(self._rows, **counting)[0]["count(*)"])
 
@@ -191,7 +192,7 @@ class MilvusIndex(Index):
     def ids(self) -> Ids:
         """Return the ids of all rows, ascending."""
         with self._store.explained():
-            found = self._store.find(self._rows, self._visible([]) or "id >= 0", ["id"])
+            found = self._store.find(self._rows, self._visible() or "id >= 0", ["id"])
             return np.array(sorted(int(row["id"]) for row in found), np.int64)
 
     def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
@@ -228,9 +229,9 @@ class MilvusIndex(Index):
         self._store.put(manifest)
         self._manifest = manifest
 
-    def _visible(self, conditions: Sequence[Condition]) -> str:
+    def _visible(self, given: Filter | None = None) -> str:
         hidden = f"id < {self.manifest.next_id}" if self.manifest.pending else ""  # of an unfinished addition
-        return " and ".join(part for part in (hidden, expression(conditions, self.columns)) if part)
+        return " and ".join(part for part in (hidden, expression(given, self.columns)) if part)
 
     def _by_id(self, ids: Sequence[int] | Ids, fields: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return the rows with these ids by id, or say which id is missing."""

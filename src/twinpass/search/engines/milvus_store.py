@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError
-from twinpass.search.filters import keys_of
+from twinpass.search.engines.milvus_filters import keys_of
 from twinpass.search.manifest import FORMAT, Manifest, Part, parse_manifest
 from twinpass.search.segment import Block, check_vectors, digest_of
 from twinpass.search.writer import Seen

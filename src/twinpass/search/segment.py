@@ -83,7 +83,9 @@ def write_segment(folder: Path, blocks: Iterable[Prepared], *, dimensions: int, 
         files = {name: stack.enter_context((folder / name).open("wb")) for name in (VECTORS, IDS, DIGESTS, ROWS)}
         table = stack.enter_context(_RowsWriter(files[ROWS]))
         for (texts, given, metadata), digests, ids, less in blocks:
-            vectors = unit(np.asarray(given, dtype=np.float32))
+            vectors = np.asarray(given, dtype=np.float32)
+            if ids is None:  # rows that are copied have length one, and keep every bit
+                vectors = unit(vectors)
             check_vectors(vectors, rows=len(texts), dimensions=dimensions)
             new = np.arange(next_id + rows, next_id + rows + len(texts)) if ids is None else ids
             for name, array, kind in ((VECTORS, vectors, "<f4"), (IDS, new, "<i8"), (DIGESTS, digests, "<u8")):

@@ -61,6 +61,43 @@ def test_search_with_conditions(run, index):
     assert ran.code == 2 and "Did you mean 'author'" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ("author==ann", {0, 4}),
+        ("author=ann or author = bob", {0, 1, 4}),
+        ("author in (ann, 'bob') and not year < 2020", {1, 4}),
+        ("(author like 'a%' or author=dan) and year != 2019", {3, 4}),
+        ("author is null", set()),
+    ],
+)
+def test_search_with_filters(run, index, where, ids):
+    ran = run("search", index, "a dog", "--where", where, "--json")
+    assert {hit["id"] for hit in json.loads(ran.out)["answers"][0]["hits"]} == ids
+
+
+def test_a_filter_that_cannot_be_read_says_where(run, index):
+    ran = run("search", index, "a dog", "--where", "author=ann,bob")
+    assert ran.code == 2 and "For several values: author in (ann,bob)" in ran.err
+    assert ran.err.rstrip().splitlines()[-2:] == ["  author=ann,bob", "            ^"]
+    assert "expected a closing '" in run("index", "remove", index, "--where", "author='ann").err
+
+
+def test_verify(run, index):
+    ran = run("index", "verify", index)
+    assert ran.code == 0 and "rows.arrow" in ran.out and "damaged" not in ran.out
+    path = index / "segment-000001" / "vectors.f32"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    ran = run("index", "verify", index, "--json")
+    found = json.loads(ran.out)
+    assert ran.code == 2 and (found["whole"], found["damaged"]) == (False, 1)
+    assert [each["file"] for each in found["files"] if each["state"] == "damaged"] == ["segment-000001/vectors.f32"]
+    assert "vectors.f32 is damaged: megabyte 1 does not match its checksum. Restore" in ran.err
+    ran = run("search", index, "a dog")
+    assert ran.code == 2 and "vectors.f32 is damaged" in ran.err and "twinpass index verify" in ran.err
+    assert run("index", "verify", index.parent).code == 2
+
+
 def test_queries_of_a_file(run, index, tmp_path):
     queries = tmp_path / "queries.txt"
     queries.write_text("a dog\nthe cat sat on the mat\n", encoding="utf-8")

@@ -21,6 +21,13 @@ Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of an 
 Output = Annotated[Path, typer.Option("--output", "-o", help="The folder of the index.")]
 Kind = Annotated[str, typer.Option(help="exact, hnsw, ivf-pq, or auto: by size.")]
 Unique = Annotated[bool, typer.Option("--unique", help="Skip a text that is there already.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILTER",
+        help="A filter on metadata, such as 'year >= 2020 and not author in (ann, bob)'; several must all hold.",
+    ),
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")]
 
 
@@ -112,9 +119,7 @@ def remove(
     place: MilvusOptions,
     folder: Folder,
     ids: Annotated[str | None, typer.Option(help="Ids as search shows them, comma-separated.")] = None,
-    where: Annotated[
-        list[str] | None, typer.Option(help="A condition on metadata, such as year<2020; repeatable.")
-    ] = None,
+    where: Where = None,
     texts: Annotated[str | None, typer.Option(help="A file of the texts to remove.")] = None,
 ) -> None:
     """Remove texts from an index: by id, by metadata, or the texts of a file."""

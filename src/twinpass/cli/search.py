@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.index import Folder, MilvusOptions, open_index
+from twinpass.cli.index import Folder, MilvusOptions, Where, open_index
 from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.errors import ConfigError
 from twinpass.files import check_writable
@@ -28,9 +28,7 @@ def search(
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Texts to find for each query.")] = 10,
     min_score: Annotated[float | None, typer.Option(min=-1, max=1, help="Skip texts with a lower cosine.")] = None,
-    where: Annotated[
-        list[str] | None, typer.Option(help="A condition on metadata, such as year>=2020; repeatable.")
-    ] = None,
+    where: Where = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the answers to this file, as JSON lines.")
     ] = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -165,6 +166,30 @@ def test_cluster(run, index, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "clusters.jsonl").read_text().splitlines()]
     assert rows[0]["cluster"] == rows[3]["cluster"]  # the same text
     assert "number of clusters is 6" in run("cluster", index, "-k", 6).err
+
+
+def test_rows_are_written_as_the_suffix_says(run, index, tmp_path):
+    import pyarrow.parquet as pq
+
+    verbs = {
+        "search": (["search", index, "a dog", "the cat sat on the mat", "-k", 2], 4, ["query", "rank", "id", "score"]),
+        "cluster": (["cluster", index, "-k", 2], 5, ["id", "cluster", "cosine"]),
+        "dedupe": (["dedupe", index, "--threshold", "0.9999"], 4, ["id"]),
+    }
+    for name, (verb, count, first) in verbs.items():
+        columns = [*first, "text", "author", "year"]
+        for suffix in (".csv", ".parquet", ".jsonl"):
+            assert run(*verb, "-o", tmp_path / f"{name}{suffix}").code == 0
+        with (tmp_path / f"{name}.csv").open(encoding="utf-8", newline="") as stream:
+            from_csv = list(csv.DictReader(stream))
+        from_parquet = pq.read_table(tmp_path / f"{name}.parquet").to_pylist()
+        assert list(from_csv[0]) == list(from_parquet[0]) == columns and len(from_csv) == len(from_parquet) == count
+        assert [{key: str(value) for key, value in row.items()} for row in from_parquet] == from_csv
+        if name != "search":  # whose lines are answers
+            lines = (tmp_path / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+            assert list(map(json.loads, lines)) == from_parquet
+        ran = run(*verb, "-o", tmp_path / f"{name}.xlsx")
+        assert ran.code == 2 and ".csv, .parquet or .jsonl" in ran.err and not (tmp_path / f"{name}.xlsx").exists()
 
 
 def test_a_model_beside_an_index_that_needs_none_is_refused(run, model, index):

@@ -10,7 +10,6 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
 from twinpass.cli.options import DataOptions, ModelOptions
-from twinpass.files import check_writable
 
 
 @verb
@@ -27,12 +26,15 @@ def cluster(
         int, typer.Option(min=1, help="Texts to show of each cluster: those nearest to its centre.")
     ] = 3,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write every text with its cluster, as JSON lines.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write every text with its cluster to a .csv, .parquet or .jsonl file."),
     ] = None,
 ) -> None:
     """Sort texts into groups by what they say: k-means on the directions of their vectors."""
+    from twinpass.text.tables import check_table
+
     if output is not None:
-        check_writable(output)  # before anything is encoded
+        check_table(output)  # before anything is encoded
     index = index_of(console, chosen, data, place, names)
     found = index.cluster(k, seed=console.seed, representatives=representatives, output=output)
     if output is not None:

@@ -23,7 +23,8 @@ def dedupe(
     ],
     threshold: Annotated[float, typer.Option(help="Treat texts as duplicates at or above this cosine.")] = 0.9,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the texts that are kept to a .txt or .jsonl file.")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the texts that are kept to a .txt, .csv, .parquet or .jsonl file."),
     ] = None,
 ) -> None:
     """List texts that say nearly the same.

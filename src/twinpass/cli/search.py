@@ -11,7 +11,6 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.index import Folder, MilvusOptions, Where, open_index
 from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.errors import ConfigError
-from twinpass.files import check_writable
 from twinpass.provenance import provenance
 
 
@@ -30,25 +29,26 @@ def search(
     min_score: Annotated[float | None, typer.Option(min=-1, max=1, help="Skip texts with a lower cosine.")] = None,
     where: Where = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the answers to this file, as JSON lines.")
+        Path | None, typer.Option("--output", "-o", help="Write the answers to a .csv, .parquet or .jsonl file.")
     ] = None,
 ) -> None:
     """Find the texts of an index that are nearest to a query.
 
     The model is the one that the index was built with; a different one is refused.
     """
-    from twinpass.search.results import Answers, json_line, write_lines
+    from twinpass.search.results import Answers, write_answers
+    from twinpass.text.tables import check_table, json_line
 
     if bool(queries) == (source is not None):
         raise ConfigError("expected queries after the index, or a file of queries with --queries, not both.")
     if output is not None:
-        check_writable(output)
+        check_table(output)
     index = open_index(console, chosen, place, folder)
     options: dict[str, Any] = {"k": k, "min_score": min_score, "where": where or []}
     found = index.answers(data.open(source).texts() if source is not None else queries or [], **options)
     facts = provenance(model=index.encoder, data=[(str(folder), None)], options=options)
     if output is not None:
-        count = write_lines(output, (json_line(hits.to_dict()) for hits in found))
+        count = write_answers(output, found)
         console.log(f"{count:,} queries answered -> {output}")
         console.result(facts | {"queries": count, "output": output})
         return

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError
-from twinpass.files import check_writable, plain
+from twinpass.files import plain
 from twinpass.search.engines.exact import Floats, top
-from twinpass.search.results import json_line, write_lines
 from twinpass.search.segment import Ids
+from twinpass.text.tables import check_table, joined, write_table
 
 if TYPE_CHECKING:
     from twinpass.search.index import Index
@@ -65,9 +65,12 @@ class Clustering(Displayed):
 def find_clusters(
     index: Index, k: int, *, seed: int = 42, representatives: int = 3, output: str | os.PathLike[str] | None = None
 ) -> Clustering:
-    """Sort the texts of an index into k clusters by their vectors' directions; write all texts to `output`."""
+    """Sort the texts of an index into k clusters by their vectors' directions; write all texts to `output`.
+
+    `output` is a .csv, .parquet or .jsonl file with the columns id, cluster, cosine and text, then the metadata.
+    """
     if output is not None:
-        check_writable(output)
+        check_table(output)
     ids = index.ids()
     if not 1 <= k <= len(ids):
         raise ConfigError(f"the number of clusters is {k}; expected 1 to {len(ids):,}, the number of texts.")
@@ -79,16 +82,16 @@ def find_clusters(
     clusters = [_describe(index, ids, cosines, labels == label, label, representatives) for label in range(k)]
     result = Clustering(ids, labels, cosines, clusters, index.model, seed)
     if output is not None:
-        write_lines(output, _lines(index, result))
+        write_table(output, _rows(index, result), columns=("id", "cluster", "cosine", "text"))
     return result
 
 
-def _lines(index: Index, found: Clustering) -> Iterator[str]:
+def _rows(index: Index, found: Clustering) -> Iterator[dict[str, Any]]:
     records = found.records()
     for start in range(0, len(records), BLOCK):
         entries = index.entries(found.ids[start : start + BLOCK])
         for entry, record in zip(entries, records[start : start + BLOCK], strict=True):
-            yield json_line({**record, "text": entry.text, "metadata": entry.metadata})
+            yield joined({**record, "text": entry.text}, entry.metadata)
 
 
 def _centres(index: Index, ids: Ids, k: int, seed: int) -> Floats:

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.display import Displayed, Grid
-from twinpass.errors import ConfigError, OutputError
-from twinpass.files import check_writable
+from twinpass.errors import ConfigError
 from twinpass.search.engines.exact import Floats
-from twinpass.search.results import json_line, write_lines
+from twinpass.text.tables import check_table, joined, write_lines, write_table
 
 if TYPE_CHECKING:
     from twinpass.search.index import Index
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 BLOCK = 2_048  # rows compared with as many others at a time
 NEIGHBOURS = 32  # compared with each text of an approximate index
 ROUNDING = 1e-6  # the cosine of equal texts may differ from 1 by this much
-SUFFIXES = (".txt", ".jsonl")
 SHOWN_GROUPS, SHOWN_OTHERS = 20, 5
 
 Kept = NDArray[np.int64]  # for each row the first kept row that it is near: itself if it is kept
@@ -80,7 +78,7 @@ class Duplicates(Displayed):
 
 
 def find_duplicates(index: Index, threshold: float, *, output: str | os.PathLike[str] | None = None) -> Duplicates:
-    """Return the near-duplicates of an index; write the texts that are kept to a .txt or .jsonl file.
+    """Return the near-duplicates of an index; write the texts that are kept to a file.
 
     Rows are taken in order: one whose cosine with an earlier kept row reaches the threshold belongs to the first such
     row, every other row is kept. An approximate index compares each row only with its nearest neighbours.
@@ -101,24 +99,23 @@ def find_duplicates(index: Index, threshold: float, *, output: str | os.PathLike
         groups.append({"kept": first, "others": near})
     if output is not None:
         leaders = ids[kept == np.arange(len(kept))]
-        write_lines(output, _kept_lines(index, leaders, as_json=Path(output).suffix == ".jsonl"))
+        _write_kept(output, index, leaders)
     return Duplicates(threshold, index.exact, index.model, len(ids), groups)
 
 
 def check_output(output: str | os.PathLike[str]) -> None:
     """Refuse a file that could not be written later."""
-    if Path(output).suffix not in SUFFIXES:
-        raise OutputError(f"cannot write {output}: expected a name that ends in {' or '.join(SUFFIXES)}.")
-    check_writable(output)
+    check_table(output, also=(".txt",))
 
 
-def _kept_lines(index: Index, kept: Kept, *, as_json: bool) -> Iterator[str]:
-    for start in range(0, len(kept), BLOCK):
-        for entry in index.entries(kept[start : start + BLOCK]):
-            if as_json:
-                yield json_line({"id": entry.id, **entry.metadata, "text": entry.text})
-            else:
-                yield " ".join(entry.text.splitlines())  # one text per line
+def _write_kept(output: str | os.PathLike[str], index: Index, kept: Kept) -> None:
+    """Write the texts that are kept: one per line of a .txt, or with ids and metadata."""
+    entries = (entry for start in range(0, len(kept), BLOCK) for entry in index.entries(kept[start : start + BLOCK]))
+    if Path(output).suffix == ".txt":
+        write_lines(output, (" ".join(entry.text.splitlines()) for entry in entries))
+    else:
+        rows = (joined({"id": entry.id, "text": entry.text}, entry.metadata) for entry in entries)
+        write_table(output, rows, columns=("id", "text"))
 
 
 def _exactly(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]:

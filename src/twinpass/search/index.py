@@ -338,7 +338,7 @@ class Index:
     def dedupe(self, threshold: float = 0.9, *, output: Name | None = None) -> Duplicates:
         """Find texts that say nearly the same: a cosine of at least `threshold` with a text that is kept.
 
-        `output` is a .txt or .jsonl file for the texts that are kept.
+        `output` is a .txt, .csv, .parquet or .jsonl file for the texts that are kept.
         """
         from twinpass.search.duplicates import find_duplicates
 
@@ -347,7 +347,7 @@ class Index:
     def cluster(self, k: int, *, seed: int = 42, representatives: int = 3, output: Name | None = None) -> Clustering:
         """Sort the texts into k clusters by their vectors' directions, and show some texts nearest to each centre.
 
-        `output` is a .jsonl file for every text with its cluster.
+        `output` is a .csv, .parquet or .jsonl file for every text with its cluster.
         """
         from twinpass.search.clusters import find_clusters
 

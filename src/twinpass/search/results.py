@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from twinpass.display import Displayed, Grid
-from twinpass.files import plain, writing
+from twinpass.files import plain
+from twinpass.text.tables import check_table, joined, json_line, write_lines, write_table
 
 
 class Hit(NamedTuple):
@@ -92,17 +93,26 @@ class Answers(Displayed):
         return [grid for answer in self.answers for grid in answer.grids()]
 
 
-def json_line(document: Mapping[str, Any]) -> str:
-    """Return a document as one line of JSON."""
-    return json.dumps(plain(document), ensure_ascii=False)
+def write_answers(output: str | os.PathLike[str], answers: Iterable[Hits]) -> int:
+    """Write answers as they come; return how many. A .jsonl has a line for each query, other tables a row for each hit.
 
-
-def write_lines(output: str | os.PathLike[str], lines: Iterable[str]) -> int:
-    """Write lines to a file, whole or not at all; return how many."""
+    The columns of such a row are query, rank (from 1), id, score and text, then the metadata.
+    """
+    check_table(output)
+    if Path(output).suffix == ".jsonl":
+        return write_lines(output, (json_line(hits.to_dict()) for hits in answers))
     count = 0
-    with writing(output) as aside, aside.open("w", encoding="utf-8") as stream:
-        for count, line in enumerate(lines, start=1):  # noqa: B007 - the last count is the result
-            stream.write(line + "\n")
+
+    def rows() -> Iterator[dict[str, Any]]:
+        nonlocal count
+        for count, hits in enumerate(answers, start=1):  # noqa: B007 - the last count is the result
+            for rank, hit in enumerate(hits, start=1):
+                found = hit.to_dict()
+                metadata = found.pop("metadata")
+                ours = {"query": hits.query, "rank": rank, **{name: found[name] for name in ("id", "score", "text")}}
+                yield joined(ours, metadata)
+
+    write_table(output, rows(), columns=("query", "rank", "id", "score", "text"))
     return count
 
 

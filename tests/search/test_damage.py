@@ -166,6 +166,31 @@ def test_a_large_file_of_texts_is_checked_batch_by_batch(tmp_path: Path, monkeyp
     assert not Index.verify(folder).whole
 
 
+def test_vectors_of_a_large_file_are_checked_before_they_are_used(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(checksums, "WHOLE", 0)
+    monkeypatch.setattr(checksums, "BLOCK", 1 << 10)  # 32 rows
+    monkeypatch.setattr(checksums, "SAMPLED", 0)
+    folder = tmp_path / "index"
+    Index.from_blocks(folder, [block(500, seed=2)], model=MODEL)
+    vectors, ids = (folder / "segment-000001" / name for name in ("vectors.f32", "ids.i64"))
+    flip(vectors, 32 * 300)
+    index = Index.open(folder)
+    query = block(500, seed=2).vectors[450]
+    assert index.search(query, 1, where="n > 440")[0][0].id == 450  # needs other parts of the file only
+    with pytest.raises(InputError, match=r"vectors\.f32 is damaged"):
+        index.search(query, 1)
+    with pytest.raises(InputError, match=r"vectors\.f32 is damaged"):
+        index.vectors([300])
+    flip(vectors, 32 * 300)
+    flip(ids, 8 * 300)
+    index = Index.open(folder)
+    assert index.search(query, 1)[0][0].id == 450
+    with pytest.raises(InputError, match=r"ids\.i64 is damaged"):
+        index.search(query, 500)
+    with pytest.raises(InputError, match=r"ids\.i64 is damaged"):
+        index.ids()
+
+
 def test_a_damaged_graph_is_built_again_from_the_vectors(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     Index.from_blocks(folder, [block(1_000, seed=0)], model=MODEL, kind="hnsw")

@@ -340,7 +340,7 @@ def test_search_finds_the_text_itself_first(encoder, index):
             hit["metadata"]["place"] for hit in (await client.post("/search", json=filtered)).json()["results"][0]
         ]
         assert sorted(places) == [3, 5, 6, 7]
-        for where, says in (("nothing", "condition"), ("colour=red", "no metadata column named 'colour'")):
+        for where, says in (("nothing", "cannot read the filter"), ("colour=red", "no metadata column named 'colour'")):
             wrong = await client.post("/search", json={"query": "a", "where": where})
             assert wrong.status_code == 400 and says in error_of(wrong)["message"]
         for bad in ({"k": 0}, {"k": 1001}, {"min_score": "high"}, {"where": 3}):

@@ -1,7 +1,7 @@
 """Checksums of an index's files: what was written, and whether it is still what is there.
 
-A checksum is taken of every megabyte, so that part of a large file can be checked when that part is read. CRC-32 finds
-every flipped bit and every burst of up to 32 of them; it protects against damage, not against forgery.
+A checksum is taken of every megabyte, so that of a large file the part can be checked that is about to be used. CRC-32
+finds every flipped bit and every burst of up to 32 of them; it protects against damage, not against forgery.
 """
 
 from __future__ import annotations
@@ -75,6 +75,13 @@ class Mapped:
         last = len(self._unchecked) if end is None else -(-end // BLOCK)
         for place in np.flatnonzero(self._unchecked[start // BLOCK : last]).tolist():
             self._check_block(start // BLOCK + place)
+
+    def check_rows(self, rows: NDArray[np.int64], width: int) -> None:
+        """Refuse a file of which some rows, each of this many bytes, are not those that were written."""
+        if self._unchecked.any():
+            places = np.union1d(rows * width // BLOCK, ((rows + 1) * width - 1) // BLOCK)
+            for place in places[self._unchecked[places]].tolist():
+                self._check_block(place)
 
     def check_some(self) -> None:
         """Check a small file whole; of a large one the first and last block, and some at random."""

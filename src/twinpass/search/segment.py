@@ -141,8 +141,8 @@ class _RowsWriter:
 class Segment:
     """Rows to read; they stay on the disk until they are needed, and are checked before they are used.
 
-    Files of up to 64 MB are checked when a segment is opened. Of larger ones a sample is; and texts, as a damaged
-    rows.arrow can crash a reader, are checked batch by batch when they are first read.
+    Files of up to 64 MB are checked when a segment is opened. Of larger ones a sample is, and the rest when it is first
+    used.
     """
 
     def __init__(self, folder: Path, part: Part, *, dimensions: int) -> None:
@@ -156,6 +156,8 @@ class Segment:
         self.files = {name: Mapped(folder / name, part.files.get(name), size=size) for name, size in sizes.items()}
         for file in self.files.values():
             file.check_some()
+        if part.batches:
+            self.files[ROWS].check(part.batches[-1][1])  # what Arrow reads at once, after the last batch
         self.vectors: Floats = self.files[VECTORS].bytes.view("<f4").reshape(part.rows, dimensions)
         self.ids: Ids = self.files[IDS].bytes.view("<i8")
         self.digests: Digests = self.files[DIGESTS].bytes.view("<u8")
@@ -207,6 +209,14 @@ class Segment:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def check_vectors(self, rows: Rows | None) -> None:
+        """Refuse damage in the vectors of some rows, or in any."""
+        file = self.files[VECTORS]
+        if rows is None:
+            file.check()
+        else:
+            file.check_rows(rows, self.vectors.shape[1] * self.vectors.itemsize)
 
     def text(self, row: int) -> str:
         """Return the text of a row."""
@@ -312,11 +322,15 @@ class Snapshot:
     @cached_property
     def ids(self) -> Ids:
         """The id of every row, ascending."""
+        for segment in self.segments:
+            segment.files[IDS].check()
         return np.concatenate([np.empty(0, np.int64), *(segment.ids for segment in self.segments)])
 
     @cached_property
     def digests(self) -> Digests:
         """The digest of every row's text."""
+        for segment in self.segments:
+            segment.files[DIGESTS].check()
         return np.concatenate([np.empty(0, np.uint64), *(segment.digests for segment in self.segments)])
 
     @cached_property
@@ -337,6 +351,7 @@ class Snapshot:
     def hit(self, row: int, score: float) -> Hit:
         """Return a row with its text and metadata."""
         segment, place = self.locate(row)
+        segment.files[IDS].check(8 * place, 8 * place + 8)
         return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
 
     def rows_of(self, ids: Sequence[int] | Ids) -> Rows:
@@ -357,6 +372,7 @@ class Snapshot:
         vectors = np.empty((len(rows), self.manifest.dimensions), np.float32)
         for segment, start in zip(self.segments, self.starts, strict=False):
             here = (rows >= start) & (rows < start + len(segment))
+            segment.check_vectors(rows[here] - start)
             vectors[here] = segment.vectors[rows[here] - start]
         return vectors
 
@@ -381,14 +397,18 @@ class Snapshot:
 
     def _search(self, place: int, queries: Floats, k: int, allowed: Mask | None) -> tuple[Floats, Rows]:
         """Search one segment: exactly if it is small, or if few of its rows are allowed."""
-        vectors = self.segments[place].vectors
+        segment = self.segments[place]
         if allowed is not None and allowed.all():
             allowed = None
         few = allowed is not None and allowed.sum() < min(HNSW_FROM, len(allowed) // 2)
         engine = None if few or self.manifest.parts[place].kind == EXACT else self._engine(place)
         if engine is None:
-            return top(queries, vectors, k=k, chosen=None if allowed is None else np.flatnonzero(allowed))
-        return engine.top(queries, k=k, allowed=allowed)
+            chosen = None if allowed is None else np.flatnonzero(allowed)
+            segment.check_vectors(chosen)
+            return top(queries, segment.vectors, k=k, chosen=chosen)
+        scores, rows = engine.top(queries, k=k, allowed=allowed)
+        segment.check_vectors(rows[rows >= 0])
+        return scores, rows
 
     def _engine(self, place: int) -> Approximate | None:
         """Read what an approximate search needs; None if a writer deleted it while we hold the vectors open."""

@@ -89,7 +89,7 @@ def flip(path: Path, place: int = -1) -> None:
 def as_format_1(folder: Path) -> None:
     """Write the manifest as the first format had it: without checksums."""
     document = json.loads((folder / "index.json").read_text())
-    for name in ("checksum", "removed_file"):
+    for name in ("checksum", "removed_file", "pending"):
         del document[name]
     for part in document["parts"]:
         del part["files"], part["batches"]

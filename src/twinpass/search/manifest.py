@@ -134,6 +134,7 @@ def parse_manifest(document: Mapping[str, Any], *, part: re.Pattern[str] = SEGME
 
     All that is later used as a name, a size or a count is checked. Fields of a later version are ignored.
     """
+    document = {"removed": None, "removed_rows": 0, "pending": False, **document}  # some of format 1 lack these
     model = _get(document, "model", dict)
     _get(model, "name", str), _get(model, "fingerprint", str)
     parts = tuple(_parse_part(each, part) for each in _get(document, "parts", list))

@@ -9,10 +9,7 @@ lock                 held by the one process that writes
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
@@ -64,7 +61,7 @@ class Index:
         self._encoder: Encoder | None = None
         self._checked = ""  # the fingerprint that the encoder was checked against
         self._loading: tuple[Name | None, Mapping[str, Any], Log] = (None, {}, ignore)
-        self._temporary: _Temporary | None = None
+        self._temporary: writer.Temporary | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -144,7 +141,7 @@ class Index:
         """
         temporary = None
         if path is None:
-            temporary = _Temporary()
+            temporary = writer.Temporary()
             path = temporary.folder / "index"
         target, place = _find(path, milvus, milvus_token)
         target.check_target(place, kind=kind, overwrite=overwrite)
@@ -431,14 +428,6 @@ class Index:
     def _info(self, manifest: Manifest, rows: int, segments: Sequence[Mapping[str, Any]], **more: Any) -> Info:
         shown = {name: getattr(manifest, name) for name in ("dimensions", "kind", "columns", "model", "history")}
         return Info(index=str(self.place), rows=rows, removed=manifest.removed_rows, segments=segments, **shown, **more)
-
-
-class _Temporary:
-    """A folder that is deleted together with this object."""
-
-    def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="twinpass-"))
-        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def _find(path: Name, milvus: str | None, token: str | None) -> tuple[type[Index], Any]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import tempfile
 import warnings
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -276,6 +278,14 @@ def _new_folder(folder: Path) -> Iterator[None]:
             (folder / disk.LOCK).unlink(missing_ok=True)
             with contextlib.suppress(OSError):
                 folder.rmdir()
+
+
+class Temporary:
+    """A folder that is deleted together with this object."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="twinpass-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
 
 def _check_replaceable(folder: Path, *, overwrite: bool) -> tuple[set[str], int]:

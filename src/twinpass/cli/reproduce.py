@@ -18,7 +18,9 @@ def reproduce(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
     scale: Annotated[str, typer.Option(help="paper, small (2 cores) or smoke (seconds).")] = "small",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from --seed on.")] = 1,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of seeds, from --seed on. Default: 3, at scale smoke 1.")
+    ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="Encoder to use in place of the paper's; at scale paper, a folder that holds the paper's."),

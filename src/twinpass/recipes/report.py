@@ -104,7 +104,7 @@ class Outcome(Displayed):
 
     def agreement(self, column: str) -> Agreement | None:
         """Return whether our numbers of a column order the rows as the paper's do."""
-        cells = [row.cells.get(column, Cell()) for row in self.rows]
+        cells = [row.cells.get(column, Cell()) for row in self.rows if not row.row.extra]
         return order_agreement([cell.mean for cell in cells], [cell.paper for cell in cells])
 
     def grids(self) -> list[Grid]:
@@ -112,7 +112,7 @@ class Outcome(Displayed):
         rows = [[row.row.label, *self._texts(row)] for row in self.rows]
         title = f"{self.recipe.name}: {self.recipe.title}"
         table = Grid(title=title, columns=self._headings(), rows=rows, notes=self.notes())
-        return [table, *self._answers()]
+        return [table, *self._answers(), *self._searches()]
 
     def _headings(self) -> list[str]:
         recipe, labels = self.recipe, self.recipe.columns.values()
@@ -135,7 +135,10 @@ class Outcome(Displayed):
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} ({', '.join(map(str, self.seeds))})"
         encoder = f", encoder {self.encoder}" if self.encoder else ""
         found = [f"{recipe.protocol}; scale {self.scale}{encoder}, {seeds}"]
-        for column, label in recipe.columns.items():
+        if self.scale == "smoke":
+            found.insert(0, "a check that everything runs, not a result: no ordering is claimed")
+        found += [note for note in (self._tracked_note(), self._pool_note()) if note]
+        for column, label in recipe.columns.items() if self.scale != "smoke" else ():
             agreement = self.agreement(column)
             if agreement is not None:
                 found.append(
@@ -158,11 +161,50 @@ class Outcome(Displayed):
         rows = [
             [row.row.label, query, str(place), f"{answer['cosine']:.3f}", answer["text"], theirs]
             for row in self.rows
-            for query, answers in (first_seed(row) if row.more else {}).items()
+            for query, answers in (first_seed(row)["found"] if row.more else {}).items()
             for place, (answer, theirs) in enumerate(zip(answers, PAPER_ANSWERS[query][row.row.key], strict=False), 1)
         ]
         columns = ["model", "query", "#", "cosine", "ours", "paper"]
         return [Grid(title="The captions found", columns=columns, rows=rows, words=("query", "ours", "paper"))]
+
+    def _pool_note(self) -> str:
+        """Say how many captions were searched, and whether the paper's were put among them."""
+        measured = [first_seed(row) for row in self.rows if row.more] if self.recipe.measure == "retrieval" else []
+        limit = (self.facts.get("options") or {}).get("scale", {}).get("captions")
+        if not measured:
+            return ""
+        note = f"searched {measured[0]['captions']:,} captions"
+        return note if limit is None else f"{note}, among them all that the paper's models found"
+
+    def _tracked_note(self) -> str:
+        """Say so where a scale follows less of STS-B during training than the paper."""
+        tracked = (self.facts.get("options") or {}).get("scale", {}).get("tracked")
+        if self.recipe.measure != "trajectory" or tracked == "all":
+            return ""
+        return "followed on STS-B dev alone, which takes a sixth of the time of all its splits"
+
+    def _searches(self) -> list[Grid]:
+        """Return the score of every setting of a search by grid, one table per row."""
+        if self.recipe.measure != "grid":
+            return []
+        grids = []
+        for row in self.rows:
+            tried = [each["grid"] for found in row.more.values() for each in found]  # one list per seed
+            if not tried:
+                continue
+            rates = list(dict.fromkeys(cell["learning_rate"] for cell in tried[0]))
+            batches = list(dict.fromkeys(cell["batch_size"] for cell in tried[0]))
+            scores = {
+                (b, r): Cell(
+                    ours=tuple(c["stsb"] for s in tried for c in s if (c["batch_size"], c["learning_rate"]) == (b, r))
+                )
+                for b in batches
+                for r in rates
+            }
+            lines = [[f"batch {b}", *(ours(scores[b, r]) for r in rates)] for b in batches]
+            columns = ["", *(f"rate {rate:g}" for rate in rates)]
+            grids.append(Grid(title=f"{row.row.label}: STS-B dev of every setting", columns=columns, rows=lines))
+        return grids
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number by row, column and seed, with options, versions and the text that was read."""

@@ -58,7 +58,7 @@ class Reproduction(Displayed):
 def reproduce(
     *names: str,
     scale: str = "small",
-    seeds: int = 1,
+    seeds: int | None = None,
     seed: int = 42,
     encoder: str | None = None,
     data: str | Path | None = None,
@@ -71,17 +71,19 @@ def reproduce(
 ) -> Reproduction:
     """Run tables and figures of the paper (table-1 ... figure-g1), and write a report of each.
 
-    `scale` is paper, small (two CPU cores) or smoke (seconds, with generated text and a tiny encoder unless `data` and
-    `encoder` are given). The seeds are `seed` and those after it, `seeds` in all. `encoder` is used in place of the
-    paper's; at the scale paper it is a folder that holds the paper's. `data` is the folder of training text and
-    evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is called after each
-    recipe of which at least one row could be measured; if none could, an InputError says why.
+    `scale` is paper, small (two CPU cores) or smoke (seconds, with generated text and a tiny encoder unless `data`
+    and `encoder` are given). The seeds are `seed` and those after it, `seeds` in all: three by default, one at the
+    scale smoke. `encoder` is used in place of the paper's; at the scale paper it is a folder that holds the paper's.
+    `data` is the folder of training text and evaluation sets (docs/reproduce.md), `output` keeps models, scores and
+    reports. `on_outcome` is called after each recipe of which at least one row could be measured; if none could, an
+    InputError says why.
     """
     recipes = load_recipes()
     chosen = [recipes[name] for name in names]
     if not chosen:
         raise ConfigError(f"no table or figure was named. Known: {', '.join(recipes)}.")
     generated = data is None
+    count = SCALES[scale].seeds if seeds is None else seeds
     data, encoder = _inputs(SCALES[scale], None if data is None else Path(data), encoder, Path(output))
     lab = Lab(
         scale=SCALES[scale],
@@ -98,7 +100,7 @@ def reproduce(
         with warnings.catch_warnings():
             if generated:  # the user knows that this is not the real data
                 warnings.filterwarnings("ignore", message=".*is not SentEval's copy")
-            outcome = run_recipe(recipe, lab, seeds=range(seed, seed + seeds), progress=progress)
+            outcome = run_recipe(recipe, lab, seeds=range(seed, seed + count), progress=progress)
         outcomes.append(outcome)
         if not outcome.is_measured:  # a table of dashes must not overwrite an earlier report
             log(f"{recipe.name}: no row could be measured, so no report is written")

@@ -111,6 +111,8 @@ class Outcome(Displayed):
         """Return the table, ours beside the paper's, and the retrieved texts where it is about them."""
         rows = [[row.row.label, *self._texts(row)] for row in self.rows]
         title = f"{self.recipe.name}: {self.recipe.title}"
+        if self.scale == "smoke":
+            title += " (a check of the machinery, not a result; no ordering is claimed)"
         table = Grid(title=title, columns=self._headings(), rows=rows, notes=self.notes())
         return [table, *self._answers(), *self._searches()]
 
@@ -135,8 +137,6 @@ class Outcome(Displayed):
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} ({', '.join(map(str, self.seeds))})"
         encoder = f", encoder {self.encoder}" if self.encoder else ""
         found = [f"{recipe.protocol}; scale {self.scale}{encoder}, {seeds}"]
-        if self.scale == "smoke":
-            found.insert(0, "a check that everything runs, not a result: no ordering is claimed")
         found += [note for note in (self._tracked_note(), self._pool_note()) if note]
         for column, label in recipe.columns.items() if self.scale != "smoke" else ():
             agreement = self.agreement(column)
@@ -161,7 +161,7 @@ class Outcome(Displayed):
         rows = [
             [row.row.label, query, str(place), f"{answer['cosine']:.3f}", answer["text"], theirs]
             for row in self.rows
-            for query, answers in (first_seed(row)["found"] if row.more else {}).items()
+            for query, answers in (first_seed(row).get("found", {}) if row.more else {}).items()
             for place, (answer, theirs) in enumerate(zip(answers, PAPER_ANSWERS[query][row.row.key], strict=False), 1)
         ]
         columns = ["model", "query", "#", "cosine", "ours", "paper"]
@@ -169,17 +169,16 @@ class Outcome(Displayed):
 
     def _pool_note(self) -> str:
         """Say how many captions were searched, and whether the paper's were put among them."""
-        measured = [first_seed(row) for row in self.rows if row.more] if self.recipe.measure == "retrieval" else []
-        limit = (self.facts.get("options") or {}).get("scale", {}).get("captions")
-        if not measured:
+        pools = [first_seed(row)["captions"] for row in self.rows if row.more and "captions" in first_seed(row)]
+        if not pools:
             return ""
-        note = f"searched {measured[0]['captions']:,} captions"
-        return note if limit is None else f"{note}, among them all that the paper's models found"
+        limit = self.facts["options"]["scale"]["captions"]
+        chosen = "" if limit is None else ", among them all that the paper's models found"
+        return f"searched {pools[0]:,} captions{chosen}"
 
     def _tracked_note(self) -> str:
         """Say so where a scale follows less of STS-B during training than the paper."""
-        tracked = (self.facts.get("options") or {}).get("scale", {}).get("tracked")
-        if self.recipe.measure != "trajectory" or tracked == "all":
+        if self.recipe.measure != "trajectory" or self.facts["options"]["scale"]["tracked"] == "all":
             return ""
         return "followed on STS-B dev alone, which takes a sixth of the time of all its splits"
 

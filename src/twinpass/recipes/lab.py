@@ -34,6 +34,7 @@ class Lab:
     encoder: str | None = None
     device: str = "auto"
     wordnet: str | None = None
+    trust_pickle: bool = False
     log: Log = ignore
     on_event: OnEvent | None = None
 
@@ -123,7 +124,7 @@ class Lab:
 
     def open(self, source: str, *, pooler: str | None = None) -> Model:
         """Return a model that encodes on the lab's device."""
-        return open_model(source, pooler=pooler, device=self.device)
+        return open_model(source, pooler=pooler, device=self.device, trust_pickle=self.trust_pickle)
 
     def train(self, key: str, run: Run, *, dev: ScoredPairs | None) -> str:
         """Train a run, resume an earlier try, or find it done; return the model's folder."""

@@ -141,7 +141,8 @@ def retrieval(lab: Lab, model: ModelSpec, seed: int) -> Found:
         query: [{"text": texts[row], "cosine": float(score)} for score, row in zip(*both, strict=True)]
         for query, *both in zip(QUERIES, scores, rows, strict=True)
     }
-    method = getattr(model, "baseline", "simcse")  # the paper's answers are SBERT's and SimCSE's
+    trained = getattr(model, "stands_for", model)
+    method = getattr(trained, "baseline", "simcse")  # the paper's answers are SBERT's and SimCSE's
     theirs = {query: {*map(text_key, answers[method])} for query, answers in PAPER_ANSWERS.items()}
     shared = sum(len(theirs[query] & {letters[each["text"]] for each in found[query]}) for query in QUERIES)
     return Found({"shared": float(shared)}, more={"captions": len(texts), "found": found})

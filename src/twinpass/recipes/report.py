@@ -55,6 +55,7 @@ class RowOutcome:
     cells: dict[str, Cell] = field(default_factory=dict)
     more: dict[str, list[Any]] = field(default_factory=dict)  # by column, one per seed
     note: str = ""  # why it has no number of ours, where it has none
+    checkpoints: list[str] = field(default_factory=list)  # released ones that it was measured with
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class Outcome(Displayed):
                     f"(p = {agreement.p:.2g}): {agreement.words}"
                 )
         found += [f"{row.row.label.strip()}: {row.note}" for row in self.rows if row.note]
+        found += [f"{row.row.label.strip()}: {each}" for row in self.rows for each in row.checkpoints]
         found += [f"text {describe_text(name, facts)}" for name, facts in self.facts.get("corpora", {}).items()]
         sources = {row.row.source for row in self.rows if row.row.source}
         if sources:
@@ -225,6 +227,7 @@ class Outcome(Displayed):
                         "label": row.row.label,
                         "source": row.row.source,
                         "note": row.note,
+                        "checkpoints": row.checkpoints,
                         "cells": {column: cell.to_dict() for column, cell in row.cells.items()},
                         "more": row.more,
                     }

@@ -110,7 +110,9 @@ def test_nothing_is_trained():
 
 
 def test_what_cannot_be_had_is_refused(checkpoints, smoke_data, tmp_path):
-    with pytest.raises(ConfigError, match=r"table-3 is about trainings that nobody released\. --released knows table-5"):
+    with pytest.raises(
+        ConfigError, match=r"table-3 is about trainings that nobody released\. --released knows table-5"
+    ):
         reproduce("table-3", released=True, output=tmp_path)
     with pytest.raises(ConfigError, match="evaluated in full"):
         reproduce("table-5", released=True, scale="smoke", output=tmp_path)

@@ -566,9 +566,28 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
 
 def test_the_list_has_the_cost_of_every_recipe():
     listing = list_recipes("paper")
-    assert len(listing.records()) == 20 and "depends on the GPU" in repr(listing)
+    assert len(listing.records()) == 21 and "depends on the GPU" in repr(listing)
     assert listing.to_dict()["recipes"][2] == {"name": "table-3", "title": "Dropout rates", "rows": 8} | {
         "trainings": 8,
         "passes": 16_000_000,
         "hours": None,
     }
+
+
+def test_lexical_overlap_of_pairs_is_a_row_without_a_model(lab):
+    """Section 4's figures: of generated text, whose paraphrases add two words to a sentence."""
+    recipe = load_recipes()["in-text"]
+    rows = tuple(row for row in recipe.rows if row.key in ("overlap-paranmt", "nli-and-unsup"))
+    outcome = run_recipe(dataclasses.replace(recipe, rows=rows), lab, seeds=[1])
+    quoted, paranmt = outcome.rows
+    pairs = [json.loads(line) for line in lab.corpora.prepare("paranmt").read_text().splitlines()]
+    f1 = [naive_f1(*pair.values()) for pair in pairs]
+    assert paranmt.cells["overlap"].ours == (pytest.approx(100 * sum(f1) / len(f1)),)
+    assert paranmt.cells["overlap"].paper == 55.0 and "mixture" in quoted.note
+
+
+def naive_f1(left, right):
+    """F1 between bags of words."""
+    left, right = left.split(), right.split()
+    common = sum(min(left.count(word), right.count(word)) for word in set(left))
+    return 2 * common / (len(left) + len(right))

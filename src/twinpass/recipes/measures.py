@@ -10,13 +10,15 @@ import numpy as np
 
 from twinpass.encoder.any_model import Encode
 from twinpass.encoder.vector_cache import encode_once
+from twinpass.errors import ConfigError
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell
 from twinpass.evaluation.results import TaskResult, cell_score
 from twinpass.recipes.corpora import read_captions
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.recipe import ModelSpec
+from twinpass.recipes.recipe import ModelSpec, PairText
 from twinpass.registry import Registry
+from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import text_key
 
 WMEAN = Cell("wmean", "spearman", False)
@@ -163,6 +165,17 @@ def captions(lab: Lab) -> dict[str, bytes]:
     theirs = {text_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
     kept = sorted(letters, key=lambda text: letters[text] not in theirs)[: lab.scale.captions]
     return {text: letters[text] for text in kept}
+
+
+@MEASURES.register("overlap")
+def overlap(lab: Lab, model: ModelSpec, seed: int) -> Found:
+    """Section 4: the mean F1 between the bags of words of a pair, in per cent."""
+    from twinpass.training.data import lexical_overlap
+
+    if not isinstance(model, PairText):
+        raise ConfigError(f"lexical overlap is measured of pairs of text, not of {type(model).__name__}.")
+    pairs = open_corpus(lab.corpora.prepare(model.corpus), columns=("sent0", "sent1"))
+    return Found({"overlap": 100 * lexical_overlap(row.texts for row in pairs)})
 
 
 @MEASURES.register("grid")

@@ -127,6 +127,21 @@ class Words(ModelSpec):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PairText(ModelSpec):
+    """No model, but the pairs of a corpus themselves."""
+
+    corpus: str
+
+    def corpora(self, scale: Scale) -> Iterator[tuple[str, int | None]]:
+        """Yield the corpus."""
+        yield self.corpus, scale.rows
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return the hash of the pairs."""
+        return {"pairs": sha256(lab.corpora.prepare(self.corpus))}
+
+
+@dataclass(frozen=True, kw_only=True)
 class Training(ModelSpec):
     """What every model has that is trained here."""
 

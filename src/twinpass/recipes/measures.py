@@ -181,17 +181,16 @@ def overlap(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("grid")
 def grid(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Appendix A's search: the batch size and learning rate that score best on STS-B's development set."""
-    from twinpass.recipes.tables.table_a1 import BATCH_SIZES, LEARNING_RATES
+    from twinpass.recipes.tables.table_a1 import GRID
+    from twinpass.training.sweep import combinations
 
-    scores = {}
-    for batch in BATCH_SIZES:
-        for rate in LEARNING_RATES:
-            tried = model.changed(batch_size=batch, learning_rate=rate, track_geometry=None)
-            scores[batch, rate] = stsb_dev(lab, tried, seed).values["stsb"]
-            lab.log(f"  batch {batch}, rate {rate:g}: {scores[batch, rate]:.2f}")
-    batch, rate = max(scores, key=scores.__getitem__)
-    table = [{"batch_size": b, "learning_rate": r, "stsb": score} for (b, r), score in scores.items()]
-    return Found({"batch_size": float(batch), "learning_rate": rate}, more={"grid": table})
+    table = []
+    for values in combinations(GRID):
+        score = stsb_dev(lab, model.changed(**values, track_geometry=None), seed).values["stsb"]
+        table.append(values | {"stsb": score})
+        lab.log(f"  batch {values['batch_size']}, rate {values['learning_rate']:g}: {score:.2f}")
+    best = max(table, key=lambda tried: tried["stsb"])
+    return Found({name: float(best[name]) for name in GRID}, more={"grid": table})
 
 
 def _evaluate(lab: Lab, model: ModelSpec, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:

@@ -1,11 +1,12 @@
 """Table A.1: batch sizes and learning rates by grid search on STS-B's development set (Appendix A)."""
 
+import math
+
 from twinpass.recipes.recipe import Recipe, Row, one_model
 from twinpass.recipes.scales import BERT, BERT_LARGE, ROBERTA, ROBERTA_LARGE
 from twinpass.recipes.tables.shared import preset
 
-BATCH_SIZES = (64, 128, 256, 512)
-LEARNING_RATES = (1e-5, 3e-5, 5e-5)
+GRID = {"batch_size": (64, 128, 256, 512), "learning_rate": (1e-5, 3e-5, 5e-5)}
 
 
 def _searched(name: str, label: str, encoder: str, *paper: float) -> Row:
@@ -30,5 +31,5 @@ RECIPE = Recipe(
         _searched("sup-large", "Sup. RoBERTa large", ROBERTA_LARGE, 512, 1e-5),
     ),
     figure="none",
-    trainings_per_model=len(BATCH_SIZES) * len(LEARNING_RATES),
+    trainings_per_model=math.prod(map(len, GRID.values())),
 )

@@ -28,6 +28,7 @@ _PUBLIC = {
     "open_corpus": "twinpass.text.corpus",
     "reproduce": "twinpass.recipes.reproduce",
     "serve": "twinpass.service.server",
+    "sweep": "twinpass.workflows.sweep",
     "task_texts": "twinpass.evaluation.evaluate",
     "train": "twinpass.workflows.train",
     "triplets": "twinpass.text.nli",
@@ -55,6 +56,7 @@ __all__ = [
     "open_corpus",
     "reproduce",
     "serve",
+    "sweep",
     "task_texts",
     "train",
     "triplets",
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from twinpass.workflows.demo import demo
     from twinpass.workflows.doctor import doctor
     from twinpass.workflows.fit import fit
+    from twinpass.workflows.sweep import sweep
     from twinpass.workflows.train import train
 
 

@@ -124,3 +124,16 @@ def test_average_scores_of_a_result_colour_the_models(pairs: Path) -> None:
             return {"model": {"name": "letters", "fingerprint": None}, "averages": [score]}
 
     assert analyze(letters, data=pairs, results=[Result()]).averages == {"letters": 61.5}
+
+
+def test_the_folder_of_stsb_stands_for_its_three_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper's figures take all of STS-B; the licence beside its files is not text."""
+    folder = tmp_path / "STSBenchmark"
+    folder.mkdir()
+    for split in ("train", "dev", "test"):
+        rows = [f"genre\tfile\t2012\t{n}\t{4 + n}.0\ta {split}\tb {split} {n}\n" for n in range(2)]
+        (folder / f"sts-{split}.csv").write_text("".join(rows))
+    (folder / "LICENSE.txt").write_text("some words\n")
+    monkeypatch.setattr("twinpass.analysis.analyze.MOST_TEXTS", 2)  # a sample would be smaller
+    found = analyze({"letters": letters}, data=folder, neighbours=0)
+    assert found.models[0].geometry.positives == 3 and found.sample.rows == 6

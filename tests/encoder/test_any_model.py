@@ -11,7 +11,7 @@ import pytest
 from twinpass.encoder.any_model import EmbeddingsService, Model, open_model
 from twinpass.encoder.vector_cache import checked_vectors
 from twinpass.encoder.wordvectors import WordVectors
-from twinpass.errors import ModelError
+from twinpass.errors import ConfigError, ModelError
 
 GLOVE = "the 1 0\ncat 0 2\n. 4 4\nnew york 3 3\n"
 
@@ -176,3 +176,15 @@ def test_an_answer_that_breaks_off_is_asked_for_again(server):
 def test_a_service_that_is_not_there_says_so():
     with pytest.raises(ModelError, match="cannot be reached"):
         EmbeddingsService("http://127.0.0.1:9/v1", pause=0).encode(["abc"])
+
+
+def test_word_vectors_may_leave_out_stop_words(tmp_path):
+    """SBERT's GloVe row does: a sentence is the mean of its content words, and punctuation does not count."""
+    path = tmp_path / "words.txt"
+    path.write_text("the 1 0\ncat 0 2\nsat 0 4\n. 8 8\n")
+    every, content = open_model(path), open_model(path, pooler="avg_content")
+    assert every.encode(["The cat sat ."]).tolist() == [[2.25, 3.5]]
+    assert content.encode(["The cat sat .", "the ."]).tolist() == [[0.0, 3.0], [0.0, 0.0]]
+    assert every.fingerprint != content.fingerprint
+    with pytest.raises(ConfigError, match="avg_content: the same without English stop words"):
+        open_model(path, pooler="cls")

@@ -86,3 +86,20 @@ def test_nothing_to_score_is_refused() -> None:
         ScoredPairs(PAIRS, [1.0] * len(PAIRS), source="flat.csv")
     with pytest.raises(InputError, match="at least two pairs"):
         PairRetrieval(PAIRS[:1], source="one.csv")
+
+
+def test_geometry_over_other_pairs_is_measured_on_them_and_texts_are_encoded_once():
+    """Figure 2 follows all of STS-B while the best model is chosen on its dev set."""
+    every = ScoredPairs([("a", "b"), ("c", "d"), ("a", "e")], [5.0, 0.0, 4.5], source="all")
+    dev = ScoredPairs([("a", "b"), ("c", "d")], [5.0, 0.0], source="dev", geometry_over=every)
+    seen = []
+
+    def encode(texts):
+        seen.extend(texts)
+        return np.stack([np.array([ord(text), 10.0, 1.0], dtype=np.float32) for text in texts])
+
+    found = dev(encode)
+    assert sorted(seen) == ["a", "b", "c", "d", "e"]
+    alone = ScoredPairs(dev.pairs, dev.gold, source="dev")(encode)
+    assert found["score"] == alone["score"] and found["alignment"] != alone["alignment"]
+    assert {"alignment": found["alignment"], "uniformity": found["uniformity"]} == every.geometry(encode)

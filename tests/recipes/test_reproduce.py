@@ -305,7 +305,7 @@ def test_ct_takes_its_authors_steps_at_the_papers_scale(lab):
     assert (run.steps, run.eval_every, run.batch_size) == (5_000, 500, 16)
     small = subject.run_in(lab, 1)
     assert small.steps == max(2, SMOKE.steps * SMOKE.batch_size // 16)
-    only_ct = cut(load_recipes()["table-5"], 6)
+    only_ct = cut(load_recipes()["table-5"], 7)
     only_ct = dataclasses.replace(only_ct, rows=only_ct.rows[-1:])
     assert estimate(only_ct, PAPER).passes == 90_000
 
@@ -409,7 +409,10 @@ def test_numbers_are_written_as_tables_have_them():
 
 
 def test_notes_name_protocol_scale_and_seeds(lab):
-    assert outcome_of(lab).notes()[0].startswith("STS-B dev; scale smoke, encoder ")
+    outcome = outcome_of(lab)
+    assert outcome.notes()[0].startswith("STS-B dev; scale smoke, encoder ")
+    assert "a check of the machinery, not a result" in outcome.grids()[0].title
+    assert not any("tau" in note for note in outcome.notes()), "two steps order nothing"
 
 
 def test_a_smaller_corpus_is_the_same_every_time(smoke_data, tmp_path):
@@ -437,7 +440,28 @@ def test_the_authors_own_triplets_are_taken_where_they_are(smoke_data, tmp_path)
     released = Corpora(tmp_path / "data", tmp_path / "two", rows=None)
     found = [json.loads(line) for line in released.prepare("nli-triplets").read_text().splitlines()]
     assert [list(row.values()) for row in found] == [["a", "b", "c"], ["d", "e", "f"]] and len(made) > 100
-    assert len(released.prepare("nli-triplets-both").read_text()) > 100
+
+
+def test_a_row_and_its_reference_share_their_triplets(smoke_data, tmp_path):
+    """Table 7's neutral negatives and Table 4's ANLI change one thing each, whether triplets are released or made."""
+    data, _ = smoke_data
+    shutil.copytree(data, tmp_path / "data")
+    sentence = (data / "wiki.txt").read_text().splitlines()[0]
+    anli = [{"context": "x y", "hypothesis": h, "label": label} for h, label in (("x", "e"), ("z", "c"))]
+    (tmp_path / "data" / "anli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in anli))
+    released = f"sent0,sent1,hard_neg\n{sentence},follows,contradicts\nno such premise,e,f\n"
+    for present in (False, True):
+        if present:
+            (tmp_path / "data" / "nli_for_simcse.csv").write_text(released)
+        corpora = Corpora(tmp_path / "data", tmp_path / f"made-{present}", rows=None)
+        base, both, more = (
+            [tuple(json.loads(line).values()) for line in corpora.prepare(name).read_text().splitlines()]
+            for name in ("nli-triplets", "nli-triplets-both", "nli-triplets-anli")
+        )
+        assert [row[:2] for row in both] == [row[:2] for row in base]
+        assert more == [*base, ("x y", "x", "z")]
+    assert both[1] == ("no such premise", "e", "f")
+    assert both[0][2] in (f"{sentence} near water", f"nobody {sentence}")
 
 
 def test_a_target_layer_is_fitted_to_every_split(lab, monkeypatch):
@@ -542,9 +566,28 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
 
 def test_the_list_has_the_cost_of_every_recipe():
     listing = list_recipes("paper")
-    assert len(listing.records()) == 20 and "depends on the GPU" in repr(listing)
+    assert len(listing.records()) == 21 and "depends on the GPU" in repr(listing)
     assert listing.to_dict()["recipes"][2] == {"name": "table-3", "title": "Dropout rates", "rows": 8} | {
         "trainings": 8,
         "passes": 16_000_000,
         "hours": None,
     }
+
+
+def test_lexical_overlap_of_pairs_is_a_row_without_a_model(lab):
+    """Section 4's figures: of generated text, whose paraphrases add two words to a sentence."""
+    recipe = load_recipes()["in-text"]
+    rows = tuple(row for row in recipe.rows if row.key in ("overlap-paranmt", "nli-and-unsup"))
+    outcome = run_recipe(dataclasses.replace(recipe, rows=rows), lab, seeds=[1])
+    quoted, paranmt = outcome.rows
+    pairs = [json.loads(line) for line in lab.corpora.prepare("paranmt").read_text().splitlines()]
+    f1 = [naive_f1(*pair.values()) for pair in pairs]
+    assert paranmt.cells["overlap"].ours == (pytest.approx(100 * sum(f1) / len(f1)),)
+    assert paranmt.cells["overlap"].paper == 55.0 and "mixture" in quoted.note
+
+
+def naive_f1(left, right):
+    """F1 between bags of words."""
+    left, right = left.split(), right.split()
+    common = sum(min(left.count(word), right.count(word)) for word in set(left))
+    return 2 * common / (len(left) + len(right))

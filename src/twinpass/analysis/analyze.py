@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from twinpass.analysis.measure import Measures, measure
 from twinpass.analysis.models import Models, Variant, VariantEncoder, parse_variants
 from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.report import PAGE, Analysis, check_target
-from twinpass.analysis.sampling import MOST_TEXTS, Vectors, take_sample
+from twinpass.analysis.sampling import MOST_TEXTS, Vectors, splits_of_stsb, take_sample
 from twinpass.analysis.training_report import read_trajectory
 from twinpass.display import Displayed
 from twinpass.encoder.vector_cache import Cache
@@ -32,7 +33,7 @@ def analyze(
     *,
     data: PathLike | None = None,
     output: PathLike | None = None,
-    sample: int = MOST_TEXTS,
+    sample: int | None = None,
     neighbours: int = 3,
     query: Sequence[str] = (),
     corpus: PathLike | None = None,
@@ -60,8 +61,9 @@ def analyze(
     or any function from texts to vectors; or a mapping from labels to these. The other arguments:
 
     - data: scored pairs, pairs or sentences to analyse; `columns`, `skip_bad_rows` and `header` say how to read them.
+      The folder of STS-B stands for its three splits together, as in the paper's figures.
     - output: write the report to this folder: index.html, figures/ and analysis.json.
-    - sample: at most this many sentences; the seed decides which.
+    - sample: at most this many sentences; the seed decides which. Default: 10,000, or all of STS-B.
     - neighbours: how many to show (0: none) of each `query`; they are searched in `corpus`, by default in the sample.
     - results: of `evaluate`, or files of `evaluate -o FILE.json`; their Avg. STS colours Figure 3.
     - runs: the models are output folders of `train`; draw alignment and uniformity step by step from their logs.
@@ -87,8 +89,9 @@ def analyze(
     )
     if data is not None:
         averages = _read_averages(results)
-        opened = open_corpus(data, columns=columns, **reading)
-        taken = take_sample(opened, most=sample, seed=seed)
+        whole = splits_of_stsb(data)
+        opened = open_corpus(whole or data, columns=columns, **reading)
+        taken = take_sample(opened, most=sample or (MOST_TEXTS if whole is None else sys.maxsize), seed=seed)
         texts: Iterable[str] = taken.texts if corpus is None else open_corpus(corpus, **reading).texts()
         searched = list(dict.fromkeys([*texts, *query]))
         # With one model and no query there is nothing to compare and nothing to show.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import heapq
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +86,14 @@ class Sample:
         elif self.graded is None:
             notes.append("cosine densities and Spearman's correlation need gold scores that vary")
         return notes
+
+
+def splits_of_stsb(data: str | os.PathLike[str]) -> str | None:
+    """Return all splits of STS-B as one source if `data` is its folder, else None."""
+    folder = Path(data)
+    if all((folder / f"sts-{split}.csv").is_file() for split in ("train", "dev", "test")):
+        return str(folder / "sts-*.csv")
+    return None
 
 
 def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sample:

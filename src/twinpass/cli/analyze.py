@@ -30,7 +30,9 @@ def analyze(
     runs: Annotated[
         bool, typer.Option("--runs", help="The MODELs are training runs: draw their paths (Figure 2).")
     ] = False,
-    sample: Annotated[int, typer.Option(min=2, help="Sample at most N sentences of --data.")] = 10_000,
+    sample: Annotated[
+        int | None, typer.Option(min=2, help="Sample at most N sentences of --data. Default: 10,000, or all of STS-B.")
+    ] = None,
     neighbours: Annotated[int, typer.Option(min=0, help="Number of neighbours to show (0: none).")] = 3,
     query: Annotated[list[str] | None, typer.Option(help="Show this sentence's neighbours; repeatable.")] = None,
     corpus: Annotated[str | None, typer.Option(help="Search neighbours in this text instead of --data.")] = None,

@@ -32,6 +32,7 @@ VERBS = {
     "encode": Verb("Encode a file of sentences into a file of vectors.", "encode_file"),
     "similarity": Verb("Compare sentences by the cosine of their vectors.", "Encoder.similarity"),
     "train": Verb("Train a sentence encoder with SimCSE or another method.", "train"),
+    "sweep": Verb("Train every combination of some settings, and show the best.", "sweep"),
     "fit": Verb("Fit whitening, a flow or another layer to a model's vectors.", "fit"),
     "triplets": Verb("Make training triplets from NLI data (SNLI, MNLI, ANLI).", "triplets"),
     "evaluate": Verb("Score a model on STS, transfer tasks and your own data.", "evaluate"),

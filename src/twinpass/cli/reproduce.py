@@ -17,8 +17,15 @@ def reproduce(
         list[str] | None, typer.Argument(metavar="[NAME]...", help="table-1 ... table-e1, figure-2 ... figure-g1.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
-    scale: Annotated[str, typer.Option(help="paper, small (2 cores) or smoke (seconds).")] = "small",
-    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds, from --seed on.")] = 1,
+    scale: Annotated[
+        str | None, typer.Option(help="paper, small (2 cores) or smoke (seconds). Default: small.")
+    ] = None,
+    released: Annotated[
+        bool, typer.Option("--released", help="Train nothing: evaluate the checkpoints that authors released.")
+    ] = False,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of seeds, from --seed on. Default: 3, at scale smoke 1.")
+    ] = None,
     encoder: Annotated[
         str | None,
         typer.Option(help="Encoder to use in place of the paper's; at scale paper, a folder that holds the paper's."),
@@ -30,27 +37,33 @@ def reproduce(
         Path, typer.Option("--output", "-o", help="Folder for models, scores and reports; reused to resume.")
     ] = Path("reproduction"),
     wordnet: Annotated[str | None, typer.Option(help="WordNet's folder, for synonyms.")] = None,
+    trust_pickle: Annotated[
+        bool, typer.Option("--trust-pickle", help="Load released checkpoints that are stored as pickle.")
+    ] = False,
 ) -> None:
     """Run a table or figure of the paper and print ours beside theirs.
 
     Without a name, list all of them with their cost. What is finished is not done again: the same command resumes
     where it was stopped, and rows that tables share are trained once.
     """
+    from twinpass.recipes.released import TABLES
     from twinpass.recipes.reproduce import list_recipes
     from twinpass.recipes.reproduce import reproduce as run
 
     if not names and not everything:
-        console.show(list_recipes(scale))
+        console.show(list_recipes(scale or "small"))
         return
     found = run(
-        *(list_recipes(scale).costs if everything else names or []),
+        *((TABLES if released else list_recipes().costs) if everything else names or []),
         scale=scale,
+        released=released,
         seeds=seeds,
         seed=console.seed,
         encoder=encoder,
         data=data,
         output=output,
         wordnet=wordnet,
+        trust_pickle=trust_pickle,
         device=console.device,
         progress=console.progress,
         log=console.log,

@@ -85,11 +85,7 @@ def train(
     from twinpass.workflows.train import find_leakage
     from twinpass.workflows.train import train as run_training
 
-    given = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
-    given |= {} if model is None else {"model": model}
-    given |= {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
-    base = PRESETS[preset] if preset is not None else Run()
-    run = base.replace(data=data, output=str(output), seed=console.seed, device=console.device, **given).check()
+    run = make_run(console, options, data=data, output=output, model=model, columns=columns, preset=preset).check()
     console.log(_settings(run, preset))
     if leakage is not None:
         for line in find_leakage(run, leakage).report(evaluation=leakage, training=data):
@@ -102,6 +98,24 @@ def train(
     console.show(result, preset=preset)
     if result.interrupted:
         raise typer.Exit(130)
+
+
+def make_run(
+    console: Console,
+    options: Any,
+    *,
+    data: str,
+    output: Path,
+    model: str | None,
+    columns: str | None,
+    preset: str | None,
+) -> Run:
+    """Return the run that the options of a verb describe; what is not given is the preset's or the method's."""
+    given = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
+    given |= {} if model is None else {"model": model}
+    given |= {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
+    base = PRESETS[preset] if preset is not None else Run()
+    return base.replace(data=data, output=str(output), seed=console.seed, device=console.device, **given)
 
 
 def _settings(run: Run, preset: str | None) -> str:

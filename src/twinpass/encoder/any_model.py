@@ -58,7 +58,7 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
     if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")):
         from twinpass.encoder.wordvectors import WordVectors
 
-        words = WordVectors.load(name)
+        words = WordVectors.load(name, pooler=loading.get("pooler") or "avg")
         return Model(name, words.encode, words.fingerprint)
     if name.endswith((".parquet", ".npy")):
         return Model(name, _stored(Path(name)))

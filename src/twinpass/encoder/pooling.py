@@ -117,7 +117,12 @@ _add(
     "[CLS] through the checkpoint's own pretrained pooler (the authors' released supervised models)",
 )
 _add("avg", _average(-1), "masked mean of the last layer (SBERT, CT, MiniLM)", mode="mean")
-_add("avg_top2", _average(-2, -1), "masked mean of the last two layers (BERT-flow's paper)", layers=(-2, -1))
+_add(
+    "avg_top2",
+    _average(-2, -1),
+    "masked mean of the last two layers (as in BERT-flow's paper; its code: first, last)",
+    layers=(-2, -1),
+)
 _add(
     "avg_first_last",
     _average(1, -1),

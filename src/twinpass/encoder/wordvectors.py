@@ -1,4 +1,8 @@
-"""Word vectors in GloVe's or word2vec's text format: a sentence is the average of its known words."""
+"""Word vectors in GloVe's or word2vec's text format: a sentence is the average of its known words.
+
+The average may leave out English stop words and punctuation: the GloVe row that papers quote from SBERT's comes from a
+tokenizer that does so, and scores far higher than the average of all words.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +14,59 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from twinpass.errors import ModelError
+from twinpass.errors import ConfigError, ModelError
 from twinpass.files import sha256
 
 Vectors = npt.NDArray[np.float32]
 _PIECES = re.compile(r"\w+|[^\w\s]")
+POOLERS = {"avg": "the average of all known words", "avg_content": "the same without English stop words"}
+
+# Words of English grammar: articles, pronouns, prepositions, conjunctions, auxiliary verbs, and adverbs of degree or
+# time that modify almost anything; with the pieces that tokenizers make of contractions.
+STOP_WORDS = frozenset(
+    """
+    a an the this that these those such same other another each every either neither both all any some no none not
+    i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself she her hers
+    herself it its itself they them their theirs themselves one ones who whom whose which what whatever whoever
+    of in on at by to from with without within into onto upon about above across after against along among around as
+    before behind below beneath beside besides between beyond down during for inside near off out outside over per
+    since through throughout till toward towards under until up via than
+    and or but nor so yet if unless although though because while whereas whether when whenever where wherever why how
+    am is are was were be been being have has had having do does did doing done will would shall should can could may
+    might must ought cannot
+    again also almost already always anyway away back even ever far further furthermore hence here however indeed
+    instead just later least less many meanwhile more moreover most much namely never nevertheless next now nowhere
+    often once only otherwise own perhaps quite rather really several seem seemed seems somehow sometimes somewhere
+    still then there thereafter thereby therefore thus together too very well yes
+    anyone anything anywhere everyone everything everywhere nobody nothing someone something few first last
+    s t d m ll re ve n't 's 't 'd 'm 'll 're 've
+    """.split()  # noqa: SIM905 - words, to be read
+)
 
 
 class WordVectors:
     """A table of word vectors; unknown words are ignored."""
 
-    def __init__(self, words: dict[str, int], vectors: Vectors, *, name: str, fingerprint: str) -> None:
+    def __init__(
+        self, words: dict[str, int], vectors: Vectors, *, name: str, fingerprint: str, pooler: str = "avg"
+    ) -> None:
+        if pooler not in POOLERS:
+            known = "; ".join(f"{name}: {about}" for name, about in POOLERS.items())
+            raise ConfigError(f"word vectors have no pooler named {pooler!r}. Known: {known}.")
         self.words = words
         self.vectors = vectors
         self.name = name
-        self.fingerprint = fingerprint
+        self.pooler = pooler
+        self.fingerprint = fingerprint if pooler == "avg" else f"{fingerprint}-{pooler}"
 
     @classmethod
-    def load(cls, path: str | Path) -> WordVectors:
+    def load(cls, path: str | Path, *, pooler: str = "avg") -> WordVectors:
         """Read lines of a word and its numbers, plain or gzipped; a first line of two counts is skipped."""
         path = Path(path)
         try:
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
                 words, rows = _parse(stream, path)
-            return cls(words, np.stack(rows), name=str(path), fingerprint=sha256(path))
+            return cls(words, np.stack(rows), name=str(path), fingerprint=sha256(path), pooler=pooler)
         except (OSError, EOFError, UnicodeDecodeError) as error:
             raise ModelError(f"{path} cannot be read as word vectors: {error}.") from error
 
@@ -55,11 +88,14 @@ class WordVectors:
         """Return the rows of a text's known words in the table, in order."""
         found: list[int] = []
         for token in text.split():
-            whole = self._find(token)
             # Text that was not tokenised holds "dog." and "it's": if such a token is unknown, its pieces may be known.
-            pieces = [whole] if whole is not None else map(self._find, _PIECES.findall(token))
-            found.extend(row for row in pieces if row is not None)
+            pieces = [token] if self._find(token) is not None else _PIECES.findall(token)
+            found.extend(row for piece in pieces if self._counts(piece) and (row := self._find(piece)) is not None)
         return found
+
+    def _counts(self, word: str) -> bool:
+        """Tell whether a word belongs to the average."""
+        return self.pooler == "avg" or (word.lower() not in STOP_WORDS and any(map(str.isalnum, word)))
 
     def _find(self, word: str) -> int | None:
         return self.words.get(word, self.words.get(word.lower()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -12,6 +13,8 @@ from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from twinpass.errors import InputError
 from twinpass.files import explaining, write_json, writing
@@ -24,6 +27,7 @@ from twinpass.text.sources import find_sources, read_lines
 from twinpass.text.views import adjoin
 
 Texts = tuple[str, ...]
+Files = dict[str, list[Path]]  # by kind
 SENTENCE, PAIR, TRIPLET = ("text",), ("sent0", "sent1"), ("sent0", "sent1", "hard_neg")
 LABELLED = ("premise", "hypothesis", "label")
 SEED = 42  # which rows a smaller corpus keeps is part of the protocol, not of a run
@@ -34,6 +38,12 @@ FILES = {
     "wiki": ("wiki1m_for_simcse.txt", "wiki_1m.txt.gz", "wiki.txt"),
     "nli": _NLI,
     "triplets": (RELEASED_TRIPLETS, *_NLI),
+    # Su et al. fit whitening to SNLI's development and test sentences too; they are used where they are there.
+    "snli-more": (
+        "snli_1.0/snli_1.0_dev.jsonl snli_1.0/snli_1.0_test.jsonl",
+        "senteval/downstream/SNLI/s1.dev senteval/downstream/SNLI/s2.dev "
+        "senteval/downstream/SNLI/s1.test senteval/downstream/SNLI/s2.test",
+    ),
     "anli": ("anli_v1.0/R1/train.jsonl anli_v1.0/R2/train.jsonl anli_v1.0/R3/train.jsonl", "anli.jsonl"),
     # The paper's 134k pairs are the duplicates of GLUE's training split; Quora's own file has no split.
     "qqp": ("QQP/train.tsv", "quora_duplicate_questions.tsv", "pairs/qqp_6k.tsv"),
@@ -104,10 +114,13 @@ class Corpora:
     def _names(self, files: Sequence[Path]) -> list[str]:
         return [path.relative_to(self.data).as_posix() for path in files]
 
-    def _place(self, name: str) -> tuple[list[Path], Path]:
-        """Return a corpus's source files, and the file in which it is prepared."""
-        files = [path for kind in CORPORA[name].kinds for path in self.find(kind)]
-        return files, self.prepared / f"{name}-{self._stamp(files)}{CORPORA[name].suffix}"
+    def _place(self, name: str) -> tuple[Files, Path]:
+        """Return a corpus's source files by kind, and the file in which it is prepared."""
+        files = {kind: self.find(kind) for kind in CORPORA[name].kinds}
+        for kind in CORPORA[name].optional:
+            with contextlib.suppress(Missing):
+                files[kind] = self.find(kind)
+        return files, self.prepared / f"{name}-{self._stamp(_all(files))}{CORPORA[name].suffix}"
 
     def _stamp(self, files: Sequence[Path]) -> str:
         """Return a hash of files' names, sizes and times; hashing gigabytes of content would take too long."""
@@ -115,14 +128,14 @@ class Corpora:
         sizes = [[state.st_size, state.st_mtime_ns] for state in states]
         return key_of([self._names(files), sizes])[:8]
 
-    def _make(self, name: str, files: list[Path], path: Path) -> None:
+    def _make(self, name: str, files: Files, path: Path) -> None:
         with explaining(self.prepared):
             self.prepared.mkdir(parents=True, exist_ok=True)
         corpus, material = CORPORA[name], Material(files=files, rows=self.rows, read_nli=self._read_nli)
         rows = list(corpus.make(material))
         with writing(path) as aside:
             count = write_rows(aside, rows, corpus.columns)
-        facts = {"sources": self._names(files), "rows": count, "skipped": dict(material.skipped)}
+        facts = {"sources": self._names(_all(files)), "rows": count, "skipped": dict(material.skipped)}
         write_json(_facts_of(path), facts)  # last: a corpus without it is made again
         self.log(f"  prepared {describe_text(name, facts)}")
 
@@ -131,6 +144,11 @@ class Corpora:
         if stamp not in self._nli:
             self._nli[stamp] = read_nli(files, skip_bad_rows=True)
         return self._nli[stamp]
+
+
+def _all(files: Files) -> list[Path]:
+    """Return the files of all kinds, each once."""
+    return list(dict.fromkeys(path for kind in files.values() for path in kind))
 
 
 def _facts_of(path: Path) -> Path:
@@ -150,22 +168,27 @@ def describe_text(name: str, facts: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """The source files of a corpus, how many rows to keep of them, and how many were bad, by reason."""
+    """The source files of a corpus by kind, how many rows to keep of them, and how many were bad, by reason."""
 
-    files: Sequence[Path]
+    files: Files
     rows: int | None
     read_nli: Callable[[Sequence[Path]], NLI]
     skipped: Counter[str] = field(default_factory=Counter)
 
     def read(self, *columns: str, form: str = "", **options: Any) -> Iterator[Row]:
         """Yield the good rows of the first file, with the options of `open_corpus`; bad ones are counted at its end."""
-        corpus = open_corpus(f"{form}{self.files[0]}", columns=columns or None, skip_bad_rows=True, **options)
+        corpus = open_corpus(f"{form}{self.first}", columns=columns or None, skip_bad_rows=True, **options)
         yield from corpus
         self.skipped.update(corpus.bad_reasons)
 
-    def nli(self) -> NLI:
-        """Return the NLI text of the files."""
-        nli = self.read_nli(self.files)
+    @property
+    def first(self) -> Path:
+        """The first file of the first kind."""
+        return next(iter(self.files.values()))[0]
+
+    def nli(self, kind: str = "nli") -> NLI:
+        """Return the NLI text of the files of a kind."""
+        nli = self.read_nli(self.files[kind])
         for file in nli.files:
             self.skipped.update(file.skipped)
         return nli
@@ -187,6 +210,7 @@ class Corpus:
     columns: tuple[str, ...]
     paper_rows: int  # in the paper (Tables 4 and A.1), for the estimate of cost
     blank_lines: bool = False  # separate documents, so it is read with skip_bad_rows
+    optional: tuple[str, ...] = ()  # kinds of files that it takes too, where they are there
 
     @property
     def suffix(self) -> str:
@@ -215,15 +239,32 @@ def _consecutive(material: Material) -> Iterator[Texts]:
         before = row
 
 
-def _released_triplets(material: Material) -> list[Texts]:
+def _triplets(material: Material) -> list[Texts]:
     """Return the triplets that the authors released if they are there, else triplets made from the same text."""
-    if material.files[0].name != RELEASED_TRIPLETS:
-        return _triplets(material, negatives="contradiction")
-    return material.sample(row.texts for row in material.read(*TRIPLET))
+    return material.sample(_base_triplets(material))
 
 
-def _triplets(material: Material, *, negatives: str) -> list[Texts]:
-    return material.sample(material.nli().triplets(negatives=negatives, seed=SEED))
+def _base_triplets(material: Material) -> list[Texts]:
+    if material.first.name == RELEASED_TRIPLETS:
+        return [row.texts for row in material.read(*TRIPLET)]
+    return list(material.nli("triplets").triplets(seed=SEED))
+
+
+def _triplets_with_neutral(material: Material) -> list[Texts]:
+    """Return the same triplets, with hard negatives drawn from the contradictions and neutral hypotheses together."""
+    # First the sample, then the draw: these are the rows of the reference, and only their negatives differ.
+    rows, random = _triplets(material), np.random.default_rng(SEED)
+    negatives = material.nli().hypotheses("both")
+    drawn: list[Texts] = []
+    for premise, entailed, contradiction in rows:
+        found = negatives.get(premise) or [contradiction]
+        drawn.append((premise, entailed, found[int(random.integers(len(found)))]))
+    return drawn
+
+
+def _triplets_with_anli(material: Material) -> list[Texts]:
+    """Return the same triplets, and those made from ANLI."""
+    return material.sample([*_base_triplets(material), *material.nli("anli").triplets(seed=SEED)])
 
 
 def _nli_pairs(material: Material, *, label: str) -> list[Texts]:
@@ -231,9 +272,16 @@ def _nli_pairs(material: Material, *, label: str) -> list[Texts]:
 
 
 def _nli_sentences(material: Material) -> list[Texts]:
-    """Return distinct sentences of the NLI text, of all labels equally."""
+    """Return distinct sentences of the NLI text, of all labels equally, with SNLI's other splits where they are."""
     pairs = material.nli().pairs("all", sample=material.rows, seed=SEED)
-    return material.sample((text,) for text in dict.fromkeys(text for pair in pairs for text in pair))
+    texts = dict.fromkeys(text for pair in pairs for text in pair)
+    more = material.files.get("snli-more", [])
+    if more and more[0].suffix == ".jsonl":
+        texts |= dict.fromkeys(text for pair in material.nli("snli-more").pairs("all") for text in pair)
+    else:  # SentEval's copy: one sentence a line
+        lines = (line for path in more for line in path.read_text("utf-8").split("\n"))
+        texts |= dict.fromkeys(line.strip() for line in lines if line.strip())
+    return material.sample((text,) for text in texts)
 
 
 def _labelled(material: Material) -> list[Texts]:
@@ -261,7 +309,7 @@ def unquote(field: str) -> str:
 
 def _caption_pairs(material: Material) -> list[Texts]:
     """Return every two captions of every image: ten pairs for five captions."""
-    images = read_captions(material.files[0]).values()
+    images = read_captions(material.first).values()
     return material.sample(pair for captions in images for pair in combinations(captions, 2))
 
 
@@ -294,7 +342,7 @@ def read_captions(path: str | os.PathLike[str]) -> dict[str, list[str]]:
 
 def _paraphrases(material: Material) -> list[Texts]:
     # The released file has two tab-separated columns without a header, whatever its suffix.
-    released = material.files[0].name == RELEASED_PARAPHRASES
+    released = material.first.name == RELEASED_PARAPHRASES
     rows = material.read("0", "1", form="tsv:", header=False) if released else material.read()
     return material.sample(row.texts for row in rows)
 
@@ -302,21 +350,20 @@ def _paraphrases(material: Material) -> list[Texts]:
 CORPORA: Registry[Corpus] = Registry("corpus")
 
 
-def _add(name: str, make: Maker, columns: Texts, *kinds: str, rows: int = 314_000, blank_lines: bool = False) -> None:
-    corpus = Corpus(kinds=kinds, make=make, columns=columns, paper_rows=rows, blank_lines=blank_lines)
-    CORPORA.add(name, corpus)
+def _add(name: str, make: Maker, columns: Texts, *kinds: str, rows: int = 314_000, **more: Any) -> None:
+    CORPORA.add(name, Corpus(kinds=kinds, make=make, columns=columns, paper_rows=rows, **more))
 
 
 _add("wiki", _sentences, SENTENCE, "wiki", rows=1_000_000)
 _add("wiki-documents", _consecutive, SENTENCE, "wiki", rows=1_000_000, blank_lines=True)
-_add("nli-triplets", _released_triplets, TRIPLET, "triplets", rows=275_601)
-_add("nli-triplets-both", partial(_triplets, negatives="both"), TRIPLET, "nli")
-_add("nli-triplets-anli", partial(_triplets, negatives="contradiction"), TRIPLET, "nli", "anli")
+_add("nli-triplets", _triplets, TRIPLET, "triplets", rows=275_601)
+_add("nli-triplets-both", _triplets_with_neutral, TRIPLET, "triplets", "nli", rows=275_601)
+_add("nli-triplets-anli", _triplets_with_anli, TRIPLET, "triplets", "anli", rows=328_000)
 for _label in ("entailment", "neutral", "contradiction"):
     _add(f"nli-{_label}", partial(_nli_pairs, label=_label), PAIR, "nli")
 _add("nli-all", partial(_nli_pairs, label="all"), PAIR, "nli", rows=942_000)
 _add("nli-labelled", _labelled, LABELLED, "nli", rows=942_000)
-_add("nli-sentences", _nli_sentences, SENTENCE, "nli", rows=942_000)
+_add("nli-sentences", _nli_sentences, SENTENCE, "nli", rows=942_000, optional=("snli-more",))
 _add("qqp", _questions, PAIR, "qqp", rows=134_000)
 _add("flickr", _caption_pairs, PAIR, "flickr", rows=318_000)
 _add("paranmt", _paraphrases, PAIR, "paranmt", rows=5_000_000)

@@ -34,6 +34,7 @@ class Lab:
     encoder: str | None = None
     device: str = "auto"
     wordnet: str | None = None
+    trust_pickle: bool = False
     log: Log = ignore
     on_event: OnEvent | None = None
 
@@ -69,12 +70,30 @@ class Lab:
     @cached_property
     def dev(self) -> ScoredPairs:
         """STS-B's development set, cut to the rows that the scale evaluates."""
-        path = find_root(self.senteval) / "STS" / "STSBenchmark" / "sts-dev.csv"
-        found = read_dev(path)
-        if not isinstance(found, ScoredPairs):
-            raise InputError(f"{path} has no scores; expected the file of STS-B.")
-        most = self.scale.evaluated_rows
-        return ScoredPairs(found.pairs[:most], found.gold[:most], source="STS-B dev")
+        return self._stsb("dev")
+
+    @cached_property
+    def stsb(self) -> ScoredPairs:
+        """All of STS-B, the data of Figures 2, 3, F.1 and G.1: 1,491 of its pairs are positives."""
+        return self._stsb("train", "dev", "test")
+
+    @cached_property
+    def tracked_dev(self) -> ScoredPairs:
+        """The development set, with alignment and uniformity over the splits that the scale tracks."""
+        over = self.stsb if self.scale.tracked == "all" else None
+        return ScoredPairs(self.dev.pairs, self.dev.gold, source="STS-B dev", geometry_over=over)
+
+    def _stsb(self, *splits: str) -> ScoredPairs:
+        pairs: list[tuple[str, str]] = []
+        gold: list[float] = []
+        for split in splits:
+            path = find_root(self.senteval) / "STS" / "STSBenchmark" / f"sts-{split}.csv"
+            found = read_dev(path)
+            if not isinstance(found, ScoredPairs):
+                raise InputError(f"{path} has no scores; expected the file of STS-B.")
+            pairs += found.pairs[: self.scale.evaluated_rows]
+            gold += found.gold[: self.scale.evaluated_rows]
+        return ScoredPairs(pairs, gold, source=f"STS-B {', '.join(splits)}")
 
     @cached_property
     def encoder_content(self) -> str | None:
@@ -105,7 +124,7 @@ class Lab:
 
     def open(self, source: str, *, pooler: str | None = None) -> Model:
         """Return a model that encodes on the lab's device."""
-        return open_model(source, pooler=pooler, device=self.device)
+        return open_model(source, pooler=pooler, device=self.device, trust_pickle=self.trust_pickle)
 
     def train(self, key: str, run: Run, *, dev: ScoredPairs | None) -> str:
         """Train a run, resume an earlier try, or find it done; return the model's folder."""

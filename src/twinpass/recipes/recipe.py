@@ -114,11 +114,31 @@ class Words(ModelSpec):
     """The average of GloVe's word vectors."""
 
     vectors: str = "glove"
+    pooler: str = "avg"
     files = ("glove",)
 
     def source(self, lab: Lab, seed: int) -> str:
         """Return the file of word vectors."""
         return str(lab.corpora.find(self.vectors)[0])
+
+    def open(self, lab: Lab, seed: int, *, texts: Sequence[str] = ()) -> Model:
+        """Read the word vectors."""
+        return lab.open(self.source(lab, seed), pooler=self.pooler)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairText(ModelSpec):
+    """No model, but the pairs of a corpus themselves."""
+
+    corpus: str
+
+    def corpora(self, scale: Scale) -> Iterator[tuple[str, int | None]]:
+        """Yield the corpus."""
+        yield self.corpus, scale.rows
+
+    def description(self, lab: Lab, seed: int) -> dict[str, Any]:
+        """Return the hash of the pairs."""
+        return {"pairs": sha256(lab.corpora.prepare(self.corpus))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,8 +229,8 @@ class Trained(Training):
         """Train it, resume an earlier try, or find it done."""
         run = self.run_in(lab, seed)
         # Below the paper's scale it is evaluated once, after training; a tracked run is evaluated as it trains.
-        evaluated = not lab.scale.own_encoder or bool(run.track_geometry)
-        return lab.train(self.key(lab, seed), run, dev=lab.dev if evaluated else None)
+        dev = None if lab.scale.own_encoder else lab.dev
+        return lab.train(self.key(lab, seed), run, dev=lab.tracked_dev if run.track_geometry else dev)
 
     def _scaled(self, scale: Scale, *, encoder: str | None, seed: int, device: str) -> Run:
         return scale_run(self.run, scale, encoder=encoder, seed=seed, device=device, keeps_batch=self.keeps_batch)
@@ -322,14 +342,18 @@ def _nli_sentences(lab: Lab) -> Path:
     return lab.corpora.sized(lab.scale.fitting_sentences).prepare("nli-sentences")
 
 
+# The sums of the paper's equations run over the whole batch, duplicates included.
+_PAPERS: dict[str, object] = {"model": BERT, "keep_duplicates": True}
+
+
 def unsupervised(corpus: str = "wiki", **changes: object) -> Trained:
     """Unsupervised SimCSE of BERT-base as in Table A.1, with some fields changed."""
-    return Trained(run=UNSUP.replace(**{"model": BERT, "pooler": "cls_mlp_train"} | changes), corpus=corpus)
+    return Trained(run=UNSUP.replace(**_PAPERS | {"pooler": "cls_mlp_train"} | changes), corpus=corpus)
 
 
 def supervised(corpus: str = "nli-triplets", **changes: object) -> Trained:
     """Supervised SimCSE of BERT-base as in Table A.1, with some fields changed."""
-    return Trained(run=SUP.replace(**{"model": BERT, "pooler": "cls_mlp"} | changes), corpus=corpus)
+    return Trained(run=SUP.replace(**_PAPERS | {"pooler": "cls_mlp"} | changes), corpus=corpus)
 
 
 ALL = "*"  # the place of a model whose measure fills every column of its row
@@ -347,6 +371,7 @@ class Row:
     pick: str | None = None  # which of the measure's numbers the row shows, where it is not one for each column
     source: str = ""  # whom the paper quotes
     why_quoted: str = ""  # why we do not measure it
+    extra: bool = False  # for comparison only: the paper's table does not have it
 
 
 @dataclass(frozen=True, kw_only=True)

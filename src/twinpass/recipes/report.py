@@ -55,6 +55,7 @@ class RowOutcome:
     cells: dict[str, Cell] = field(default_factory=dict)
     more: dict[str, list[Any]] = field(default_factory=dict)  # by column, one per seed
     note: str = ""  # why it has no number of ours, where it has none
+    checkpoints: list[str] = field(default_factory=list)  # released ones that it was measured with
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,17 @@ class Outcome(Displayed):
 
     def agreement(self, column: str) -> Agreement | None:
         """Return whether our numbers of a column order the rows as the paper's do."""
-        cells = [row.cells.get(column, Cell()) for row in self.rows]
+        cells = [row.cells.get(column, Cell()) for row in self.rows if not row.row.extra]
         return order_agreement([cell.mean for cell in cells], [cell.paper for cell in cells])
 
     def grids(self) -> list[Grid]:
         """Return the table, ours beside the paper's, and the retrieved texts where it is about them."""
         rows = [[row.row.label, *self._texts(row)] for row in self.rows]
         title = f"{self.recipe.name}: {self.recipe.title}"
+        if self.scale == "smoke":
+            title += " (a check of the machinery, not a result; no ordering is claimed)"
         table = Grid(title=title, columns=self._headings(), rows=rows, notes=self.notes())
-        return [table, *self._answers()]
+        return [table, *self._answers(), *self._searches()]
 
     def _headings(self) -> list[str]:
         recipe, labels = self.recipe, self.recipe.columns.values()
@@ -135,7 +138,8 @@ class Outcome(Displayed):
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} ({', '.join(map(str, self.seeds))})"
         encoder = f", encoder {self.encoder}" if self.encoder else ""
         found = [f"{recipe.protocol}; scale {self.scale}{encoder}, {seeds}"]
-        for column, label in recipe.columns.items():
+        found += [note for note in (self._tracked_note(), self._pool_note()) if note]
+        for column, label in recipe.columns.items() if self.scale != "smoke" else ():
             agreement = self.agreement(column)
             if agreement is not None:
                 found.append(
@@ -143,6 +147,7 @@ class Outcome(Displayed):
                     f"(p = {agreement.p:.2g}): {agreement.words}"
                 )
         found += [f"{row.row.label.strip()}: {row.note}" for row in self.rows if row.note]
+        found += [f"{row.row.label.strip()}: {each}" for row in self.rows for each in row.checkpoints]
         found += [f"text {describe_text(name, facts)}" for name, facts in self.facts.get("corpora", {}).items()]
         sources = {row.row.source for row in self.rows if row.row.source}
         if sources:
@@ -158,11 +163,49 @@ class Outcome(Displayed):
         rows = [
             [row.row.label, query, str(place), f"{answer['cosine']:.3f}", answer["text"], theirs]
             for row in self.rows
-            for query, answers in (first_seed(row) if row.more else {}).items()
+            for query, answers in (first_seed(row).get("found", {}) if row.more else {}).items()
             for place, (answer, theirs) in enumerate(zip(answers, PAPER_ANSWERS[query][row.row.key], strict=False), 1)
         ]
         columns = ["model", "query", "#", "cosine", "ours", "paper"]
         return [Grid(title="The captions found", columns=columns, rows=rows, words=("query", "ours", "paper"))]
+
+    def _pool_note(self) -> str:
+        """Say how many captions were searched, and whether the paper's were put among them."""
+        pools = [first_seed(row)["captions"] for row in self.rows if row.more and "captions" in first_seed(row)]
+        if not pools:
+            return ""
+        limit = self.facts["options"]["scale"]["captions"]
+        chosen = "" if limit is None else ", among them all that the paper's models found"
+        return f"searched {pools[0]:,} captions{chosen}"
+
+    def _tracked_note(self) -> str:
+        """Say so where a scale follows less of STS-B during training than the paper."""
+        if self.recipe.measure != "trajectory" or self.facts["options"]["scale"]["tracked"] == "all":
+            return ""
+        return "followed on STS-B dev alone, which takes a sixth of the time of all its splits"
+
+    def _searches(self) -> list[Grid]:
+        """Return the score of every setting of a search by grid, one table per row."""
+        if self.recipe.measure != "grid":
+            return []
+        grids = []
+        for row in self.rows:
+            tried = [each["grid"] for found in row.more.values() for each in found]  # one list per seed
+            if not tried:
+                continue
+            rates = list(dict.fromkeys(cell["learning_rate"] for cell in tried[0]))
+            batches = list(dict.fromkeys(cell["batch_size"] for cell in tried[0]))
+            scores = {
+                (b, r): Cell(
+                    ours=tuple(c["stsb"] for s in tried for c in s if (c["batch_size"], c["learning_rate"]) == (b, r))
+                )
+                for b in batches
+                for r in rates
+            }
+            lines = [[f"batch {b}", *(ours(scores[b, r]) for r in rates)] for b in batches]
+            columns = ["", *(f"rate {rate:g}" for rate in rates)]
+            grids.append(Grid(title=f"{row.row.label}: STS-B dev of every setting", columns=columns, rows=lines))
+        return grids
 
     def to_dict(self) -> dict[str, Any]:
         """Return every number by row, column and seed, with options, versions and the text that was read."""
@@ -184,6 +227,7 @@ class Outcome(Displayed):
                         "label": row.row.label,
                         "source": row.row.source,
                         "note": row.note,
+                        "checkpoints": row.checkpoints,
                         "cells": {column: cell.to_dict() for column, cell in row.cells.items()},
                         "more": row.more,
                     }

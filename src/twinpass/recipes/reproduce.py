@@ -23,6 +23,8 @@ from twinpass.provenance import provenance
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import ALL, ModelSpec, Recipe, Row, Training
+from twinpass.recipes.released import Released
+from twinpass.recipes.released import released as with_released
 from twinpass.recipes.report import Cell, Outcome, RowOutcome, write_report
 from twinpass.recipes.scales import SCALES, Scale
 from twinpass.recipes.smoke_data import make_data, make_encoder
@@ -57,13 +59,15 @@ class Reproduction(Displayed):
 
 def reproduce(
     *names: str,
-    scale: str = "small",
-    seeds: int = 1,
+    scale: str | None = None,
+    released: bool = False,
+    seeds: int | None = None,
     seed: int = 42,
     encoder: str | None = None,
     data: str | Path | None = None,
     output: str | Path = "reproduction",
     wordnet: str | None = None,
+    trust_pickle: bool = False,
     device: str = "auto",
     progress: Progress = silent,
     log: Log = ignore,
@@ -71,17 +75,26 @@ def reproduce(
 ) -> Reproduction:
     """Run tables and figures of the paper (table-1 ... figure-g1), and write a report of each.
 
-    `scale` is paper, small (two CPU cores) or smoke (seconds, with generated text and a tiny encoder unless `data` and
-    `encoder` are given). The seeds are `seed` and those after it, `seeds` in all. `encoder` is used in place of the
-    paper's; at the scale paper it is a folder that holds the paper's. `data` is the folder of training text and
-    evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is called after each
-    recipe of which at least one row could be measured; if none could, an InputError says why.
+    `scale` is paper, small (two CPU cores, the default) or smoke (seconds, with generated text and a tiny encoder
+    unless `data` and `encoder` are given). The seeds are `seed` and those after it, `seeds` in all: three by default,
+    one at the scale smoke. `encoder` is used in place of the paper's; at the scale paper it is a folder that holds
+    the paper's. With `released`, nothing is trained: the checkpoints that authors released are evaluated, from the
+    hub or from `encoder`, a folder that holds them under their hub names (`trust_pickle` for those without
+    safetensors). `data` is the folder of training text and evaluation sets (docs/reproduce.md), `output` keeps
+    models, scores and reports. `on_outcome` is called after each recipe of which at least one row could be measured;
+    if none could, an InputError says why.
     """
     recipes = load_recipes()
     chosen = [recipes[name] for name in names]
     if not chosen:
         raise ConfigError(f"no table or figure was named. Known: {', '.join(recipes)}.")
+    if released:
+        if scale not in (None, "paper"):
+            raise ConfigError(f"released checkpoints are evaluated in full, at the scale paper, not at {scale!r}.")
+        chosen = [with_released(recipe) for recipe in chosen]
+    scale = scale or ("paper" if released else "small")
     generated = data is None
+    count = SCALES[scale].seeds if seeds is None else seeds
     data, encoder = _inputs(SCALES[scale], None if data is None else Path(data), encoder, Path(output))
     lab = Lab(
         scale=SCALES[scale],
@@ -90,6 +103,7 @@ def reproduce(
         encoder=encoder,
         device=device,
         wordnet=wordnet,
+        trust_pickle=trust_pickle,
         log=log,
         on_event=lambda event: _log_step(event, log),
     )
@@ -98,7 +112,7 @@ def reproduce(
         with warnings.catch_warnings():
             if generated:  # the user knows that this is not the real data
                 warnings.filterwarnings("ignore", message=".*is not SentEval's copy")
-            outcome = run_recipe(recipe, lab, seeds=range(seed, seed + seeds), progress=progress)
+            outcome = run_recipe(recipe, lab, seeds=range(seed, seed + count), progress=progress)
         outcomes.append(outcome)
         if not outcome.is_measured:  # a table of dashes must not overwrite an earlier report
             log(f"{recipe.name}: no row could be measured, so no report is written")
@@ -190,6 +204,7 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: 
             lab.log(f"  skipped: {error}")
             continue
         outcome.more[column] = [each.more for each in measured]
+        outcome.checkpoints += [part.stated(lab) for part in model.parts() if isinstance(part, Released)]
         for each in measured:
             for place, value in _by_column(recipe, row, column, each.values).items():
                 found.setdefault(place, []).append(value)

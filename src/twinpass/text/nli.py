@@ -83,7 +83,7 @@ class NLI(NamedTuple):
 
     def triplets(self, *, negatives: str = "contradiction", sample: int | None = None, seed: int = 42) -> list[Triplet]:
         """Return (premise, entailment, hard negative) for every entailment whose premise has a negative."""
-        of_premise = self._negatives(negatives)
+        of_premise = self.hypotheses(negatives)
         random = np.random.default_rng(seed)
         made = [
             (premise, entailed, found[int(random.integers(len(found)))])
@@ -94,16 +94,16 @@ class NLI(NamedTuple):
 
     def triplets_by_file(self, *, negatives: str = "contradiction") -> list[int]:
         """Return how many triplets each file's entailments make; their negatives may come from another file."""
-        of_premise, entailments = self._negatives(negatives), iter(self.labelled["entailment"])
+        of_premise, entailments = self.hypotheses(negatives), iter(self.labelled["entailment"])
         return [
             sum(premise in of_premise for premise, _ in islice(entailments, file.pairs["entailment"]))
             for file in self.files
         ]
 
-    def _negatives(self, kind: str) -> dict[str, list[str]]:
+    def hypotheses(self, negatives: str = "contradiction") -> dict[str, list[str]]:
         """Return the hypotheses that can be a hard negative, by premise."""
         found: dict[str, list[str]] = {}
-        for label in _labels(kind, "negatives", NEGATIVES):
+        for label in _labels(negatives, "negatives", NEGATIVES):
             for premise, hypothesis in self.labelled[label]:
                 found.setdefault(premise, []).append(hypothesis)
         return found

@@ -9,7 +9,7 @@ RECIPE = Recipe(
     title="Alignment and uniformity during training",
     measure="trajectory",
     columns={"alignment": "alignment at the end", "uniformity": "uniformity at the end"},
-    protocol="STS-B dev: pairs scored above 4 for alignment, all sentences for uniformity (t = 2)",
+    protocol="STS-B: pairs scored above 4 for alignment, all sentences for uniformity (t = 2)",
     rows=(
         one_model("fixed", "Fixed 0.1", FIXED),
         one_model("no-dropout", "No dropout", NO_DROPOUT),

@@ -5,14 +5,14 @@ from twinpass.recipes.tables.shared import FIGURE_MODELS, NEXT_3
 from twinpass.recipes.tables.table_5 import RECIPE as TABLE_5
 
 # The paper prints only the averages, in Table 5; that of Next3Sent is not printed there.
-_AVERAGES = {row.models[ALL]: row.paper[-1] for row in TABLE_5.rows if row.models}
+_AVERAGES = {row.models[ALL]: row.paper[-1] for row in TABLE_5.rows if row.models and row.paper}
 
 RECIPE = Recipe(
     name="figure-3",
     title="Alignment, uniformity and average STS",
     measure="geometry",
     columns={"alignment": "alignment", "uniformity": "uniformity", "avg": "Avg. STS"},
-    protocol="alignment and uniformity on STS-B dev; Avg. of seven STS tasks, Spearman x 100, all, no regressor",
+    protocol="alignment and uniformity on all of STS-B; Avg. of seven STS tasks, Spearman x 100, all, no regressor",
     rows=tuple(
         one_model(key, label, model, None, None, _AVERAGES.get(model))
         for key, label, model in (*FIGURE_MODELS[:3], ("next-3", "Next3Sent", NEXT_3), *FIGURE_MODELS[3:])

@@ -8,7 +8,7 @@ RECIPE = Recipe(
     title="Singular values",
     measure="spectrum",
     columns={"tenth": "10th / 1st", "half": "values that hold half of the sum"},
-    protocol="sentence vectors of STS-B dev, singular values divided by the largest",
+    protocol="sentence vectors of all of STS-B, singular values divided by the largest",
     rows=tuple(one_model(*each) for each in FIGURE_MODELS),
     figure="spectrum",
 )

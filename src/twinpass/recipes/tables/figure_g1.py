@@ -8,7 +8,7 @@ RECIPE = Recipe(
     title="Cosines by gold score",
     measure="densities",
     columns={f"group{place}": f"gold {place} to {place + 1}" for place in range(5)},
-    protocol="STS-B dev, median cosine of the pairs in each of five groups of gold score",
+    protocol="all of STS-B, median cosine of the pairs in each of five groups of gold score",
     rows=tuple(one_model(*each) for each in FIGURE_MODELS if "flow" not in each[0]),
     figure="densities",
 )

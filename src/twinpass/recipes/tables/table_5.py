@@ -13,6 +13,7 @@ RECIPE = Recipe(
     rows=printed(
         "5",
         one_model("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=m.SBERT_PAPER),
+        m.EXTRA_GLOVE,
         one_model("unsup/bert", "BERT-base (first-last avg.)", m.BERT_AVERAGE),
         one_model("unsup/bert-flow", "BERT-base-flow", m.on_nli("flow", m.BERT_FIRST_LAST)),
         one_model("unsup/bert-whitening", "BERT-base-whitening", m.on_nli("whitening", m.BERT_FIRST_LAST)),

@@ -13,6 +13,7 @@ RECIPE = Recipe(
     rows=printed(
         "E.1",
         one_model("unsup/glove", "GloVe embeddings (avg.)", m.GLOVE, source=m.SBERT_PAPER),
+        m.EXTRA_GLOVE,
         quoted(
             "unsup/skip-thought",
             "Skip-thought",

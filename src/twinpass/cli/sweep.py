@@ -1,0 +1,44 @@
+"""The verb `sweep`: train every combination of a grid of settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from twinpass.cli.console import Console, command_line, verb
+from twinpass.cli.train import RunOptions, make_run, watching
+
+
+@verb
+def sweep(
+    console: Console,
+    options: RunOptions,  # type: ignore[valid-type]
+    data: Annotated[str, typer.Argument(metavar="DATA", help="Text, as for `train`.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the runs; reused to resume.")],
+    grid: Annotated[
+        list[str], typer.Option(help="Values to try: learning_rate=1e-5,3e-5. Repeatable: every combination is run.")
+    ],
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each combination, from --seed on.")] = 1,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
+    ] = None,
+    columns: Annotated[str | None, typer.Option(help="Text columns by name or position, comma-separated.")] = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")
+    ] = None,
+) -> None:
+    """Train with every combination of some settings, and show which scores best on --dev.
+
+    Every combination and seed is a run with its own folder in OUTPUT. The same command resumes a stopped sweep and
+    finds finished runs again; several processes with the same command share the work.
+    """
+    from twinpass.training.sweep import parse_grid
+    from twinpass.workflows.sweep import sweep as run_sweep
+
+    run = make_run(console, options, data=data, output=output, model=model, columns=columns, preset=preset)
+    with watching(console) as show:
+        found = run_sweep(run, parse_grid(grid), seeds=seeds, on_event=show, log=console.log, command=command_line())
+    console.show(found)

@@ -1,0 +1,22 @@
+"""`twinpass sweep`: a grid from the command line."""
+
+from __future__ import annotations
+
+import json
+
+QUICK = ("--steps", 2, "--batch-size", 4, "--device", "cpu")
+
+
+def test_a_sweep_prints_its_settings_and_leaves_a_page(run, model, sentences, dev, tmp_path) -> None:
+    out = tmp_path / "runs"
+    options = ("sweep", sentences, "-m", model, "-o", out, "--dev", dev, *QUICK, "--grid", "learning_rate=1e-4,3e-3")
+    done = run(*options)
+    assert done.code == 0, done.err
+    assert "learning_rate" in done.out and "best model:" in done.out and (out / "sweep.html").is_file()
+    again = run(*options, "--json")
+    assert json.loads(again.out)["best_model"].startswith(str(out)) and "step 2" not in again.err
+
+
+def test_a_wrong_grid_is_a_users_mistake(run, model, sentences, dev, tmp_path) -> None:
+    done = run("sweep", sentences, "-m", model, "-o", tmp_path, "--dev", dev, *QUICK, "--grid", "lr=1")
+    assert done.code == 2 and "cannot vary 'lr'" in done.err

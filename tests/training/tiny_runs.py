@@ -83,8 +83,8 @@ def gradient_in_process(
 
 def gradient_of(run: Run, rows: list[Any], batch: list[int]) -> tuple[float, dict[str, np.ndarray]]:
     """Return a batch's loss and gradient by parameter name."""
-    parts = prepare(run, rows=rows, encoder=None, resume=False, overwrite=True)
-    outcome, _ = compute_gradient(parts, 0, np.array(batch))
+    with prepare(run, rows=rows, encoder=None, resume=False, overwrite=True) as parts:
+        outcome, _ = compute_gradient(parts, 0, np.array(batch))
     gradients = {
         name: torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
         for parameter, name in parts.names.items()

@@ -17,7 +17,7 @@ from tests.tiny import WORDS
 from torch import Tensor
 
 from twinpass.config import Run
-from twinpass.log import Event, Result
+from twinpass.log import Event, Result, Stepped
 from twinpass.training import checkpoint
 from twinpass.training.data import InMemory
 from twinpass.training.loop import compute_gradient, train
@@ -60,6 +60,18 @@ def train_until_killed(run: Run, rows: list[Any], kill_at: int, kill_when: str, 
     if kill_when == "half-written":
         checkpoint.save_file = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     train(run, rows=rows, evaluate=spread, on_event=count, resume=resume)
+
+
+def train_and_wait(run: Run, rows: list[Any], reached: Any) -> None:
+    """Train in this process up to the third step, and wait there to be killed."""
+    torch.set_num_threads(1)
+
+    def wait(event: Event) -> None:
+        if isinstance(event, Stepped) and event.step == 3:
+            reached.set()
+            signal.pause()
+
+    train(run, rows=rows, on_event=wait)
 
 
 def join(rank: int, count: int, meeting: str) -> None:

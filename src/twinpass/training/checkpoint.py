@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -223,9 +224,8 @@ def read_finished(output: Path) -> Finished | None:
 
 
 def remove_after_finish(output: Path, keep: int) -> None:
-    """Remove all but the newest checkpoints of a finished run, and with the last of them the best model's."""
-    for folder in _newest_first(output)[keep:]:
-        shutil.rmtree(folder, ignore_errors=True)
+    """Remove all but the newest checkpoints of a finished run, and the best models that belong to none of them."""
+    _keep_only(output, _newest_first(output)[:keep])
     if keep == 0:
         shutil.rmtree(output / FOLDER, ignore_errors=True)
 
@@ -335,18 +335,18 @@ def _newest_first(output: Path) -> list[Path]:
 
 def _make_way(output: Path, progress: Progress, *, keep: int) -> None:
     """Remove damaged checkpoints, and of the others all but the newest ones; no other is given up for a damaged one."""
-    kept: list[Path] = []
-    for folder in _newest_first(output):
-        if kept or damage(folder) is None:
-            kept.append(folder)
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    needed = {progress.best_step}
-    for folder in kept[:keep]:
+    good = list(itertools.dropwhile(damage, _newest_first(output)))
+    _keep_only(output, good[:keep], progress.best_step)
+
+
+def _keep_only(output: Path, kept: Sequence[Path], best: int | None = None) -> None:
+    """Remove every checkpoint but these, and every best model that is neither theirs nor of the step `best`."""
+    bests = {best}
+    for folder in kept:
         with contextlib.suppress(OSError, ValueError, TypeError):
-            needed.add(read_progress(folder).best_step)
-    bests = {folder_of(output, "best", step) for step in needed if step is not None}
-    for folder in (*kept[keep:], *(set((output / FOLDER).glob("best-*")) - bests)):
+            bests.add(read_progress(folder).best_step)
+    needed = {*kept, *(folder_of(output, "best", step) for step in bests if step is not None)}
+    for folder in ({*(output / FOLDER).glob("step-*"), *(output / FOLDER).glob("best-*")}) - needed:
         shutil.rmtree(folder, ignore_errors=True)
 
 

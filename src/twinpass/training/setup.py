@@ -171,8 +171,8 @@ def _open_output(output: Path, claim: contextlib.ExitStack, *, resume: bool, ove
     newest, model = checkpoint.newest(output), next(output.glob("model*.safetensors"), None)
     if (newest or model) and not (resume or overwrite):
         raise OutputError(
-            f"{output} already holds a model or an unfinished run ({newest or model}). Resume it (--resume), replace it "
-            "(--overwrite), or choose another place."
+            f"{output} already holds a model or an unfinished run ({newest or model}). Resume it (--resume), replace "
+            "it (--overwrite), or choose another place."
         )
     if model and not newest and not overwrite and not (output / checkpoint.RESULT).is_file():
         raise OutputError(

@@ -123,36 +123,6 @@ def test_the_warning_of_a_worse_model_is_seen_with_quiet_and_the_start_can_be_ke
     assert Encoder.load(tmp_path / "kept").fingerprint == Encoder.load(model).fingerprint
 
 
-def test_resume_without_data_reads_the_folders_run(run, model, texts, dev, tmp_path) -> None:
-    out = tmp_path / "out"
-    options = (
-        "-m",
-        model,
-        "--dev",
-        dev,
-        "--steps",
-        6,
-        "--batch-size",
-        4,
-        "--device",
-        "cpu",
-        "--seed",
-        3,
-        "--lr",
-        "1e-3",
-    )
-    assert run_signalled("SIGINT", 3, "train", texts, "-o", out, *options).returncode == 130
-    done = run("train", "--resume", "-o", out)
-    assert done.code == 0, done.err
-    assert "steps 3 to 6" in done.err and Run.read(out / "run.json").seed == 3
-    done = run("train", "--resume", "-o", out)
-    assert done.code == 0 and "was finished before, so nothing was trained" in done.err
-    done = run("train", "-o", out)
-    assert done.code == 2 and "Missing argument 'DATA'" in done.err
-    done = run("train", "--resume", "-o", tmp_path / "none")
-    assert done.code == 2 and "run.json" in done.err
-
-
 def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:
     with texts.open("a") as stream:
         stream.write(f"{WORDS[0]} {WORDS[1]}\n")
@@ -186,15 +156,25 @@ def run_signalled(name: str, step: int, *arguments: object) -> subprocess.Comple
 
 
 def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(run, model, texts, tmp_path) -> None:
-    arguments = ("-m", model, "--steps", 40, "--batch-size", 8, "--device", "cpu")
+    """Without DATA, the folder's own run.json says what to resume."""
+    arguments = ("-m", model, "--steps", 40, "--batch-size", 8, "--device", "cpu", "--seed", 3)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run("train", texts, "-o", whole, *arguments).code == 0
     stopped = run_signalled("SIGINT", 20, "train", texts, "-o", broken, *arguments)
     assert stopped.returncode == 130, stopped.stderr
     assert "stopped at step 20" in stopped.stderr and "--resume" in stopped.stderr
-    done = run("train", texts, "-o", broken, "--resume", *arguments)
+    done = run("train", "-o", broken, "--resume")
     assert done.code == 0, done.err
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
+    done = run("train", texts, "-o", broken, "--resume", *arguments)
+    assert done.code == 0 and "was finished before, so nothing was trained" in done.err
+
+
+def test_without_data_there_must_be_a_run_to_resume(run, tmp_path) -> None:
+    done = run("train", "-o", tmp_path / "out")
+    assert done.code == 2 and "Missing argument 'DATA'" in done.err
+    done = run("train", "--resume", "-o", tmp_path / "out")
+    assert done.code == 2 and "out/run.json" in done.err
 
 
 def test_a_header_of_unknown_names_can_be_told(run, model, tmp_path) -> None:

@@ -157,8 +157,8 @@ def _nothing_gained(result: Result) -> str:
     if not result.best or best >= before or math.isnan(before):
         return ""
     return (
-        f"dev scored no step as high as the model it started from ({before:.2f} before, {best:.2f} at its best). To keep "
-        "the starting model in such a case, use --keep-start."
+        f"dev scored no step as high as the model it started from ({before:.2f} before, {best:.2f} at its best). "
+        "--keep-start keeps the starting model in such a case."
     )
 
 

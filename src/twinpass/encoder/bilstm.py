@@ -88,9 +88,7 @@ class BiLstmEncoder:
                 raise ModelError(f"{folder / WORDS} has {len(known)} words for {len(vectors)} vectors.")
             shape, sizes = tuple(weights["lstm.weight_ih_l0"].shape), (facts["hidden"], facts["word_dimensions"])
             if shape != (4 * sizes[0], sizes[1]):  # before an LSTM of that size is made
-                raise ModelError(
-                    f"{folder / FILE}: sizes {sizes} do not fit the weights of shape {shape} (4 x hidden)."
-                )
+                raise ModelError(f"cannot load {folder / FILE}: sizes {sizes} do not fit weights of shape {shape}.")
             model = BiLstm(sizes[1], sizes[0])
             model.load_state_dict(weights)
         words = WordVectors({word: row for row, word in enumerate(known)}, vectors, name=str(folder), fingerprint="")

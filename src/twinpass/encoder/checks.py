@@ -105,8 +105,8 @@ def check_tokens(folder: Path, tokens: Tokens, rows: int) -> None:
         )
     if tokens.limit is not None and tokens.limit < 3:
         raise ModelError(
-            f"{folder}: model_max_length in tokenizer_config.json, or max_position_embeddings in config.json, leaves room "
-            f"for {tokens.limit} tokens; expected 3 or more. The folder is damaged."
+            f"{folder}: model_max_length in tokenizer_config.json, or max_position_embeddings in config.json, leaves "
+            f"room for {tokens.limit} tokens; expected 3 or more. The folder is damaged."
         )
 
 
@@ -130,9 +130,7 @@ def read_shapes(path: Path) -> Shapes:
             header = json.loads(stream.read(length))
         return {name: tuple(each["shape"]) for name, each in header.items() if name != "__metadata__"}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelError(
-            f"{path} is not a whole safetensors file: {error}. Save or download the model again."
-        ) from error
+        raise ModelError(f"{path} is no whole safetensors file: {error}. Save or download the model again.") from error
 
 
 def _weight_files(folder: Path, *, trust_pickle: bool) -> list[Path]:

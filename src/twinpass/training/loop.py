@@ -42,7 +42,9 @@ def train(
     if run.dev is not None and evaluate is None:
         raise ConfigError("twinpass.train opens run.dev; this loop takes the opened dev set as `evaluate`.")
     if run.track_geometry is not None and evaluate is None:
-        raise ConfigError("track_geometry needs a dev set of pairs, some of which mean the same; this run has none.")
+        raise ConfigError(
+            "track_geometry needs a dev set of pairs, some of which mean the same; this run has no dev set."
+        )
     try:
         parts = prepare(run, rows=rows, encoder=encoder, resume=resume, overwrite=overwrite)
     except AlreadyFinished as finished:

@@ -6,14 +6,29 @@ import errno
 import hashlib
 import json
 import math
+import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from twinpass.errors import MissingExtra, OutputError, TwinpassError, UserError
-from twinpass.files import cache_folder, cache_home, check_writable, locked, sha256, write_json, writing, writing_folder
+from twinpass.files import (
+    DiskFull,
+    cache_folder,
+    cache_home,
+    check_writable,
+    explaining,
+    human_bytes,
+    locked,
+    sha256,
+    write_json,
+    writing,
+    writing_folder,
+)
 from twinpass.registry import Registry, suggest
 
 
@@ -92,8 +107,10 @@ def test_a_lock_that_another_process_holds_is_refused_or_waited_for(tmp_path: Pa
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdin is not None and holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(OutputError, match=r"a\.lock is locked by another process"), locked(path, wait=False):
-            pass
+        says = rf"a\.lock is locked by another process \(process {holder.pid} on {re.escape(platform.node())}\)"
+        for _ in range(2):  # who is refused leaves the note as it was
+            with pytest.raises(OutputError, match=says), locked(path, wait=False):
+                pass
         holder.stdin.close()  # it ends: whoever waits gets the lock now
         with locked(path):
             assert path.exists()
@@ -112,6 +129,35 @@ def test_a_lock_is_freed_by_a_kill_and_by_an_error(tmp_path: Path) -> None:
         raise ZeroDivisionError
     with locked(path, wait=False):
         pass
+
+
+def test_a_lock_that_need_not_stay_goes(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    with locked(path, wait=False, keep=False):
+        with pytest.raises(OutputError, match=r"the folder is locked by"), locked(path, wait=False, what="the folder"):
+            pass
+        assert path.exists()
+    assert not path.exists()
+
+
+def test_a_full_disk_is_explained_in_units_that_fit(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("twinpass.files.shutil.disk_usage", lambda _: SimpleNamespace(free=12_345))
+    for error in (OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EDQUOT, "Disk quota exceeded")):
+        says = rf"cannot write .*out: {error.strerror}: 12\.3 kB are free"
+        with pytest.raises(DiskFull, match=says), explaining(tmp_path / "missing" / "out"):
+            raise error
+    full = DiskFull(tmp_path, "No space left on device", needed=2_500_000, advice="Make room.")
+    assert str(full).endswith("12.3 kB are free, and about 2.5 MB more are needed. Make room.")
+    sizes = [0, 999, 1000, 999_949, 999_960, 5e9, 7.25e13]
+    assert [human_bytes(size) for size in sizes] == [
+        "0 bytes",
+        "999 bytes",
+        "1.0 kB",
+        "999.9 kB",
+        "1.0 MB",
+        "5.0 GB",
+        "72.5 TB",
+    ]
 
 
 def test_a_lock_where_nothing_can_be_written_is_explained(tmp_path: Path) -> None:

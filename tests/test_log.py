@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from twinpass.errors import InputError
+from twinpass.files import DiskFull
 from twinpass.log import Evaluated, LogWriter, Result, Stepped, Tracked, has_log, read_log
 
 
@@ -39,6 +40,28 @@ def test_a_damaged_or_missing_log_is_reported_with_its_line(tmp_path: Path) -> N
     (tmp_path / "log.jsonl").write_text('{"event": "stopped"}\n{"eve')
     with pytest.raises(InputError, match=r"log.jsonl:2: expected a line of JSON"):
         read_log(tmp_path)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_names_the_log_and_closing_it_hides_nothing(tmp_path: Path) -> None:
+    log = LogWriter(tmp_path, length=0)
+    log.stream.close()
+    log.stream = Path("/dev/full").open("ab")  # noqa: SIM115 - the log closes it
+    with pytest.raises(DiskFull, match=r"cannot write .*log\.jsonl: No space left on device: .* are free"):
+        log.write(stepped(1))
+    log.close()
+
+
+def test_an_event_of_another_form_is_reported_with_its_line(tmp_path: Path) -> None:
+    for line in ('{"event": "evaluated", "step": 2}', '{"event": "stepped", "step": "x"}', "5"):
+        (tmp_path / "log.jsonl").write_text(line + "\n")
+        with pytest.raises(InputError, match=r"log.jsonl:1: expected an event"):
+            read_log(tmp_path)
+
+
+def test_a_result_that_was_only_scored_before_shows_that() -> None:
+    result = Result(output=Path("out"), reason="interrupted", steps=1, loss=0.1, before={"score": 1.0})
+    assert result.grids()[0].columns == ("score", "before")
 
 
 def test_a_result_prints_its_scores() -> None:

@@ -168,6 +168,12 @@ class Run:
         250, "Steps between evaluations on the dev set; none: one per epoch.", source="Appendix A"
     )
     save_every: int = _option(250, "Steps between checkpoints.", source="Appendix A")
+    keep_checkpoints: int = _option(
+        0, "Checkpoints to keep when the run is finished; while it trains there are two, or this many if more."
+    )
+    keep_start: bool = _option(
+        False, "Let the model before training compete on the dev set: it is kept if no step scores higher."
+    )
     track_geometry: int | None = _option(
         None, "Log alignment and uniformity on the dev set every N steps (the paper: 10).", source="Figure 2"
     )
@@ -300,7 +306,7 @@ def _check_values(run: Run) -> None:
     for name in (*counts, "track_geometry"):
         value = getattr(run, name)
         _require(value is None or value >= 1, f"{name} must be 1 or more; got {value}.")
-    for name in ("mlm_weight", "weight_decay", "seed"):
+    for name in ("mlm_weight", "weight_decay", "seed", "keep_checkpoints"):
         _require(getattr(run, name) >= 0, f"{name} must not be negative; got {getattr(run, name)}.")
     _require(run.dropout is None or 0 <= run.dropout < 1, f"dropout must be in [0, 1); got {run.dropout}.")
     _require(0 < run.mlm_rate < 1, f"mlm_rate must be between 0 and 1; got {run.mlm_rate}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -105,6 +106,7 @@ class Result(Displayed):
     best: Scores = field(default_factory=dict)
     last: Scores = field(default_factory=dict)
     best_step: int | None = None
+    last_step: int | None = None  # the step that was scored last, which may be earlier than the last step taken
     masked: int = 0  # false negatives masked in all
     seconds: float = 0.0
     sentences_per_second: float = 0.0  # texts through an encoder per second of training
@@ -120,15 +122,21 @@ class Result(Displayed):
 
     def grids(self) -> Sequence[Grid]:
         """Return the table of scores; a sentence where nothing was scored."""
-        if not self.last:
+        stages = {title: scores for title, scores in self.stages.items() if scores}
+        if not stages:
             loss = "" if self.loss is None else f", last loss {self.loss:.4f}"
             return [
                 Grid(f"{self.steps} steps in {self.seconds:.0f} s{loss}; no dev set, so nothing was scored", (), ())
             ]
-        columns = ("score", "before", f"best (step {self.best_step})", f"last (step {self.steps})")
-        stages = (self.before, self.best, self.last)
-        rows = [(name, *(f"{each[name]:.3f}" if name in each else "-" for each in stages)) for name in self.last]
-        return [Grid(self.protocol, columns, rows)]
+        names = list(stages.values())[-1]
+        rows = [(name, *(f"{each[name]:.3f}" if name in each else "-" for each in stages.values())) for name in names]
+        return [Grid(self.protocol, ("score", *stages), rows)]
+
+    @property
+    def stages(self) -> dict[str, Scores]:
+        """The scores before, at the best step and at the step scored last, under titles that say which step it was."""
+        last = self.steps if self.last_step is None else self.last_step
+        return {"before": self.before, f"best (step {self.best_step})": self.best, f"last (step {last})": self.last}
 
 
 FILE = "log.jsonl"
@@ -139,10 +147,15 @@ class LogWriter:
 
     def __init__(self, folder: Path, *, length: int, tensorboard: bool = False) -> None:
         self.path = folder / FILE
+        self.note = ""  # what a resumed run should say about a log that is not as it left it
         with explaining(self.path):
             self.stream = self.path.open("ab")
+            whole = _whole_length(self.path, length)
+            if whole < length:
+                kept = f"continues after its last whole line ({whole:,} bytes)" if whole else "starts anew"
+                self.note = f"{self.path} was removed, cut or damaged: the log {kept}, the training is not affected"
             # What was logged after the checkpoint will happen, and be logged, again.
-            self.stream.truncate(length)
+            self.stream.truncate(whole)
         self.board = _open_board(folder) if tensorboard else None
 
     def write(self, event: Event) -> None:
@@ -161,9 +174,23 @@ class LogWriter:
 
     def close(self) -> None:
         """Close the files."""
-        self.stream.close()
+        with contextlib.suppress(OSError):  # what could not be written was reported by `write`
+            self.stream.close()
         if self.board is not None:
             self.board.close()
+
+
+def _whole_length(path: Path, length: int) -> int:
+    """Return how many of a log's first bytes, at most `length`, are whole lines of JSON."""
+    whole = 0
+    with path.open("rb") as stream:
+        while whole < length and (line := stream.readline(length - whole)).endswith(b"\n"):
+            try:
+                json.loads(line)
+            except ValueError:
+                break
+            whole += len(line)
+    return whole
 
 
 def _curves(event: Event) -> dict[str, float]:
@@ -201,16 +228,23 @@ def has_log(folder: str | Path) -> bool:
 
 def read_log(folder: str | Path) -> RunLog:
     """Read the log of a run's output folder."""
-    log = RunLog(name=str(folder))
-    for event in _read_events(Path(folder) / FILE):
-        kind, step = event.get("event"), int(event.get("step", 0))
-        if kind == _kind(Stepped) and event.get("loss") is not None:
-            log.loss.append((step, float(event["loss"])))
-        elif kind == _kind(Evaluated):
-            log.dev.append((step, {name: float(value) for name, value in event["scores"].items() if value is not None}))
-        elif kind == _kind(Tracked):
-            log.geometry.append((step, float(event["alignment"]), float(event["uniformity"])))
+    log, path = RunLog(name=str(folder)), Path(folder) / FILE
+    for number, event in enumerate(_read_events(path), start=1):
+        try:
+            _add(log, event)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"{path}:{number}: expected an event of a training run: {error}.") from error
     return log
+
+
+def _add(log: RunLog, event: Mapping[str, Any]) -> None:
+    kind, step = event.get("event"), int(event.get("step", 0))
+    if kind == _kind(Stepped) and event.get("loss") is not None:
+        log.loss.append((step, float(event["loss"])))
+    elif kind == _kind(Evaluated):
+        log.dev.append((step, {name: float(value) for name, value in event["scores"].items() if value is not None}))
+    elif kind == _kind(Tracked):
+        log.geometry.append((step, float(event["alignment"]), float(event["uniformity"])))
 
 
 def _kind(event: type[Event]) -> str:
@@ -226,5 +260,7 @@ def _read_events(path: Path) -> Iterator[Mapping[str, Any]]:
                     yield json.loads(line)
                 except json.JSONDecodeError as error:
                     raise InputError(f"{path}:{number}: expected a line of JSON: {error}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected lines of JSON in UTF-8: {error}.") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from error

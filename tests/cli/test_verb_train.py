@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.tiny import WORDS
 
-from twinpass.cli.train import NAMED_OTHERWISE, RunOptions, _next_steps
+from twinpass.cli.train import NAMED_OTHERWISE, RunOptions, _nothing_gained
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.log import Result
@@ -104,14 +104,23 @@ def test_pairs_without_scores_are_retrieved(run, model, texts, tmp_path) -> None
 
 @pytest.mark.parametrize(("best", "warned"), [(79.0, True), (80.0, False), (81.0, False)])
 def test_a_training_that_made_the_model_worse_says_so(best: float, warned: bool) -> None:
-    scores = {"before": {"score": 80.0}, "best": {"score": best}, "last": {"score": best}}
-    said = _next_steps(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores))
+    scores = {"before": {"score": 80.0}, "best": {"score": best}, "last": {"score": best}, "best_step": 4}
+    said = _nothing_gained(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores))
     assert ("no step as high as the model it started from (80.00 before, 79.00 at its best)" in said) == warned
 
 
 def test_a_model_that_could_not_be_scored_before_is_not_said_to_be_better() -> None:
     scores = {"before": {"score": math.nan}, "best": {"score": 1.0}, "last": {"score": 1.0}}
-    assert "warning" not in _next_steps(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores))
+    assert _nothing_gained(Result(output=Path("out"), reason="finished", steps=4, loss=0.1, **scores)) == ""
+
+
+def test_the_warning_of_a_worse_model_is_seen_with_quiet_and_the_start_can_be_kept(run, model, texts, dev, tmp_path):
+    options = ("-m", model, "--dev", dev, "--steps", 2, "--batch-size", 4, "--lr", 0.5, "-q", "--device", "cpu")
+    done = run("train", texts, "-o", tmp_path / "worse", *options)
+    assert done.code == 0 and done.err.startswith("twinpass: warning: dev scored no step as high as the model")
+    done = run("train", texts, "-o", tmp_path / "kept", "--keep-start", *options)
+    assert done.code == 0 and "so that one was kept" in done.err and "best (step 0)" in done.out
+    assert Encoder.load(tmp_path / "kept").fingerprint == Encoder.load(model).fingerprint
 
 
 def test_leakage_is_reported(run, model, texts, dev, tmp_path) -> None:
@@ -147,15 +156,25 @@ def run_signalled(name: str, step: int, *arguments: object) -> subprocess.Comple
 
 
 def test_ctrl_c_saves_and_resume_ends_as_if_nothing_had_happened(run, model, texts, tmp_path) -> None:
-    arguments = ("-m", model, "--steps", 40, "--batch-size", 8, "--device", "cpu")
+    """Without DATA, the folder's own run.json says what to resume."""
+    arguments = ("-m", model, "--steps", 40, "--batch-size", 8, "--device", "cpu", "--seed", 3)
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     assert run("train", texts, "-o", whole, *arguments).code == 0
     stopped = run_signalled("SIGINT", 20, "train", texts, "-o", broken, *arguments)
     assert stopped.returncode == 130, stopped.stderr
     assert "stopped at step 20" in stopped.stderr and "--resume" in stopped.stderr
-    done = run("train", texts, "-o", broken, "--resume", *arguments)
+    done = run("train", "-o", broken, "--resume")
     assert done.code == 0, done.err
     assert (whole / "model.safetensors").read_bytes() == (broken / "model.safetensors").read_bytes()
+    done = run("train", texts, "-o", broken, "--resume", *arguments)
+    assert done.code == 0 and "was finished before, so nothing was trained" in done.err
+
+
+def test_without_data_there_must_be_a_run_to_resume(run, tmp_path) -> None:
+    done = run("train", "-o", tmp_path / "out")
+    assert done.code == 2 and "Missing argument 'DATA'" in done.err
+    done = run("train", "--resume", "-o", tmp_path / "out")
+    assert done.code == 2 and "out/run.json" in done.err
 
 
 def test_a_header_of_unknown_names_can_be_told(run, model, tmp_path) -> None:
@@ -209,7 +228,7 @@ def test_another_method_killed_and_resumed_ends_with_the_same_bytes(run, model, 
         data = data.with_suffix(".txt")
         data.write_text("".join(f"{a} {b}\n" for a, b in itertools.pairwise(WORDS)))
     options = ("--method", method, "-m", model, "--dev", dev, "--steps", 8, "--save-every", 3, "--eval-every", 2)
-    options = (*options, "--device", "cpu", "--lr", "1e-3")
+    options = (*options, "--device", "cpu", "--lr", "1e-3", "--keep-checkpoints", 1)
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     done = run("train", data, "-o", whole, *options)
     assert done.code == 0, done.err

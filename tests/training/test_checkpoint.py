@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -39,7 +40,7 @@ def steps_in_log(output: Path) -> list[int]:
     ids=["dropout", "triplets-dual-mlm"],
 )
 def test_killed_at_random_and_resumed_the_weights_are_the_same(make_run, children, tmp_path, fields, rows) -> None:
-    fields = {"steps": 14, "save_every": 3, "eval_every": 4, **fields}
+    fields = {"steps": 14, "save_every": 3, "eval_every": 4, "keep_checkpoints": 1, **fields}
     whole = make_run(output=str(tmp_path / "whole"), **fields)
     killed = make_run(output=str(tmp_path / "killed"), **fields)
     draw = random.Random(len(rows[0]))
@@ -136,7 +137,7 @@ def test_a_failing_save_leaves_the_previous_checkpoint_whole(make_run, monkeypat
         real(tensors, path)
 
     monkeypatch.setattr(checkpoint, "save_file", fail_second)
-    with pytest.raises(OutputError, match=r"No space left on device.*step-00000002 is whole; resume"):
+    with pytest.raises(OutputError, match=r"step-00000004: No space left .* --resume .*step-00000002 is whole"):
         train(run, rows=make_sentences(20))
     assert [folder.name for folder in (Path(run.output) / "checkpoints").iterdir()] == ["step-00000002"]
     assert train(run, rows=make_sentences(20), resume=True).steps == 6
@@ -157,19 +158,23 @@ def small_disk(tmp_path):
 
 
 def test_a_disk_that_fills_up_leaves_the_previous_checkpoint_whole(make_run, small_disk, monkeypatch) -> None:
-    monkeypatch.setattr(checkpoint, "check_room", lambda *_: None)
+    monkeypatch.setattr(checkpoint, "check_room", lambda *_, **__: None)
     run = make_run(output=str(small_disk / "out"), steps=6, save_every=2)
-    with pytest.raises(OutputError, match=r"No space left on device.*step-00000002 is whole; resume"):
+    with pytest.raises(OutputError) as caught:
         train(run, rows=make_sentences(20))
     checkpoints = small_disk / "out/checkpoints"
     assert [folder.name for folder in checkpoints.iterdir()] == ["step-00000002"]
     assert Encoder.load(checkpoints / "step-00000002").encode(["a dog"]).shape == (1, 32)
+    message = str(caught.value)
+    assert message.startswith(f"cannot write {checkpoints / 'step-00000004'}: No space left on device: ")
+    assert re.search(r"[\d.]+ kB are free, and about [\d.]+ kB more are needed\. Free space, then .*--resume", message)
+    assert message.endswith("step-00000002 is whole.")
 
 
 def test_a_full_disk_is_found_before_the_first_step(make_run, monkeypatch) -> None:
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(10, 10, 0))
     events = []
-    with pytest.raises(OutputError, match=r"0\.0 GB free"):
+    with pytest.raises(OutputError, match=r"a disk with 0 bytes free, and this run needs about 1\.\d MB"):
         train(make_run(), rows=make_sentences(20), on_event=events.append)
     assert events == []
 
@@ -241,7 +246,7 @@ def test_a_signal_that_comes_too_late_to_stop_is_not_lost(make_run, when, monkey
 def test_the_room_of_checkpoints_that_are_there_counts_as_free(make_run, tmp_path, monkeypatch) -> None:
     """A disk on which the run just fits has less free space once there is a checkpoint; it fits all the same."""
     parameters = sum(parameter.numel() for parameter in Encoder.load(make_run().model, pooler="cls").model.parameters())
-    needed = 4 * parameters * 9
+    needed = 4 * parameters * 10
     run = make_run(steps=6, pooler="cls")
 
     def usage(_: object) -> object:
@@ -266,7 +271,7 @@ def test_a_refused_run_leaves_no_new_folder(make_run, tmp_path) -> None:
 
 
 def test_a_refused_run_that_may_overwrite_takes_nothing_away(make_run, tmp_path) -> None:
-    run = make_run(steps=1)
+    run = make_run(steps=1, keep_checkpoints=1)
     train(run, rows=make_sentences(9))
     for resume in (False, True):
         with pytest.raises(InputError):
@@ -274,5 +279,6 @@ def test_a_refused_run_that_may_overwrite_takes_nothing_away(make_run, tmp_path)
         with pytest.raises(ModelError):
             train(run.replace(model=str(tmp_path / "missing")), rows=make_sentences(8), resume=resume, overwrite=True)
     assert checkpoint.newest(Path(run.output)) is not None
+    assert (Path(run.output) / "result.json").is_file()
     train(run.replace(seed=7), rows=make_sentences(9), overwrite=True)
     assert Run.read(checkpoint.newest(Path(run.output)) / "run.json").seed == 7

@@ -91,7 +91,7 @@ def test_the_best_by_dev_is_kept_and_the_log_tells_all(make_run) -> None:
         return score
 
     evaluate.protocol = "made up for this test"
-    run = make_run(steps=6, eval_every=2)
+    run = make_run(steps=6, eval_every=2, keep_checkpoints=1)
     result = train(run, rows=make_sentences(20), evaluate=evaluate)
     assert (result.before, result.best, result.last) == ({"score": 0.1}, {"score": 0.9}, {"score": 0.3})
     assert result.best_step == 4
@@ -116,7 +116,8 @@ def test_patience_stops_early(make_run) -> None:
 
 
 def test_an_evaluation_does_not_touch_the_training(make_run, tmp_path) -> None:
-    train(make_run(output=str(tmp_path / "with"), eval_every=1), rows=make_sentences(20), evaluate=spread)
+    evaluated = make_run(output=str(tmp_path / "with"), eval_every=1, keep_checkpoints=1)
+    train(evaluated, rows=make_sentences(20), evaluate=spread)
     train(make_run(output=str(tmp_path / "without")), rows=make_sentences(20))
     last = tmp_path / "with/checkpoints/step-00000004"
     assert weights(last) == weights(tmp_path / "without")

@@ -58,7 +58,7 @@ def test_the_gradient_of_two_processes_is_that_of_one(make_run, children, tmp_pa
 
 def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_path) -> None:
     """11 rows in batches of 4 leave 3; one process trains the same way."""
-    fields = {"dropout": 0.0, "batch_size": 4, "steps": 6, "eval_every": 3}
+    fields = {"dropout": 0.0, "batch_size": 4, "steps": 6, "eval_every": 3, "keep_checkpoints": 1}
     rows = make_sentences(11)
     two = make_run(output=str(tmp_path / "two"), **fields)
     run_two(children, train_in_process, two, rows)

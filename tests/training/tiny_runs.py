@@ -17,7 +17,7 @@ from tests.tiny import WORDS
 from torch import Tensor
 
 from twinpass.config import Run
-from twinpass.log import Event, Result
+from twinpass.log import Event, Result, Stepped
 from twinpass.training import checkpoint
 from twinpass.training.data import InMemory
 from twinpass.training.loop import compute_gradient, train
@@ -62,6 +62,18 @@ def train_until_killed(run: Run, rows: list[Any], kill_at: int, kill_when: str, 
     train(run, rows=rows, evaluate=spread, on_event=count, resume=resume)
 
 
+def train_and_wait(run: Run, rows: list[Any], reached: Any) -> None:
+    """Train in this process up to the third step, and wait there to be killed."""
+    torch.set_num_threads(1)
+
+    def wait(event: Event) -> None:
+        if isinstance(event, Stepped) and event.step == 3:
+            reached.set()
+            signal.pause()
+
+    train(run, rows=rows, on_event=wait)
+
+
 def join(rank: int, count: int, meeting: str) -> None:
     """Become one of several processes; they meet at a file, since a free port may be taken before it is used."""
     torch.set_num_threads(1)
@@ -83,8 +95,8 @@ def gradient_in_process(
 
 def gradient_of(run: Run, rows: list[Any], batch: list[int]) -> tuple[float, dict[str, np.ndarray]]:
     """Return a batch's loss and gradient by parameter name."""
-    parts = prepare(run, rows=rows, encoder=None, resume=False, overwrite=True)
-    outcome, _ = compute_gradient(parts, 0, np.array(batch))
+    with prepare(run, rows=rows, encoder=None, resume=False, overwrite=True) as parts:
+        outcome, _ = compute_gradient(parts, 0, np.array(batch))
     gradients = {
         name: torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
         for parameter, name in parts.names.items()

@@ -12,7 +12,7 @@ from tests.tiny import WORDS, make_checkpoint
 
 from twinpass import Run, sweep
 from twinpass.errors import ConfigError
-from twinpass.training.sweep import RESULT, combinations, parse_grid, plan, run_all
+from twinpass.training.sweep import combinations, parse_grid, plan, run_all
 
 GRID = {"learning_rate": [1e-4, 3e-3], "batch_size": [4, 8]}
 
@@ -51,11 +51,12 @@ def test_every_combination_and_seed_is_a_run_and_the_best_mean_comes_first(base)
 
 def test_finished_runs_are_found_again_and_a_wider_grid_adds_to_them(base) -> None:
     first = sweep(base, {"learning_rate": [1e-4]})
-    stamp = first.best_model.stat().st_mtime_ns
+    weights = first.best_model / "model.safetensors"
+    stamp = weights.stat().st_mtime_ns
     said: list[str] = []
     second = sweep(base, {"learning_rate": [1e-4, 3e-3]}, log=said.append)
     assert dict(first.scores[0][0]) in [dict(values) for values, _ in second.scores]
-    assert first.best_model.stat().st_mtime_ns == stamp, "it was not trained again"
+    assert weights.stat().st_mtime_ns == stamp, "it was not trained again"
     sweep(base.replace(steps=3), {"learning_rate": [1e-4]})
     assert sum(path.is_dir() for path in Path(base.output).iterdir()) == 3, "another run has another folder"
 
@@ -70,14 +71,12 @@ def test_what_another_process_works_on_comes_last(base) -> None:
     assert next(finished).trial is trials[1] and any("postponed" in line for line in said)
     lock.release()
     assert next(finished).trial is trials[0]
-    assert (trials[0].folder / RESULT).is_file()
 
 
 def test_an_interrupted_run_stops_the_sweep(base) -> None:
     trials = plan(base, {"batch_size": [4, 8]}, seeds=1)
     with pytest.raises(KeyboardInterrupt):
         list(run_all(trials, lambda run: _result(run, reason="interrupted")))
-    assert not (trials[0].folder / RESULT).exists()
 
 
 def _result(run: Run, reason: str = "finished"):

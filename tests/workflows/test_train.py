@@ -63,4 +63,5 @@ def test_a_run_of_another_method_is_trained_by_the_same_function(make_run) -> No
     result = train(make_run(method="ct", batch_size=16), rows=SENTENCES)
     assert (result.kept, result.steps) == ("second", 2)
     names = {path.name for path in result.output.iterdir()}
-    assert names >= {"model.safetensors", "run.json", "log.jsonl", "README.md", "report.html", "checkpoints"}
+    assert names >= {"model.safetensors", "run.json", "log.jsonl", "README.md", "report.html", "result.json"}
+    assert "checkpoints" not in names

@@ -82,6 +82,10 @@ class Console:
         if not self.quiet:
             print(message, file=sys.stderr)
 
+    def warn(self, message: str) -> None:
+        """Print a warning on stderr, also with --quiet: for what changes what the result means."""
+        print(f"twinpass: warning: {message}", file=sys.stderr)
+
     def result(self, document: Mapping[str, Any], human: RenderableType | None = None) -> None:
         """Print the verb's result: the document with --json, else the text or table."""
         if self.json:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinpass.cli.console import Console, command_line, verb
-from twinpass.cli.train import RunOptions, make_run, watching
+from twinpass.cli.train import RunOptions, given_fields, new_run, watching
 
 
 @verb
@@ -38,7 +38,8 @@ def sweep(
     from twinpass.training.sweep import parse_grid
     from twinpass.workflows.sweep import sweep as run_sweep
 
-    run = make_run(console, options, data=data, output=output, model=model, columns=columns, preset=preset)
+    given = given_fields(options, model=model, columns=columns)
+    run = new_run(console, given, data=data, output=output, preset=preset)
     with watching(console) as show:
         found = run_sweep(run, parse_grid(grid), seeds=seeds, on_event=show, log=console.log, command=command_line())
     console.show(found)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from twinpass.cli.console import Console, command_line, verb
+from twinpass.cli.console import DEFAULT_SEED, Console, command_line, verb
 from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run
 
 if TYPE_CHECKING:
@@ -55,11 +55,16 @@ RunOptions = dataclasses.make_dataclass(
 def train(
     console: Console,
     options: RunOptions,  # type: ignore[valid-type]
-    data: Annotated[
-        str,
-        typer.Argument(metavar="DATA", help="Text: one, two or three columns; a file, folder, -, docs: or docs-pairs:"),
-    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model, its log and checkpoints.")],
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATA",
+            help="Text: one, two or three columns; a file, folder, -, docs: or docs-pairs:. With --resume it may be "
+            "left out: OUTPUT/run.json has it, and all settings.",
+            show_default=False,
+        ),
+    ] = None,
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
@@ -85,37 +90,49 @@ def train(
     from twinpass.workflows.train import find_leakage
     from twinpass.workflows.train import train as run_training
 
-    run = make_run(console, options, data=data, output=output, model=model, columns=columns, preset=preset).check()
+    given = given_fields(options, model=model, columns=columns)
+    if data is None:
+        run = _stored(output, console, resume=resume, preset=preset).replace(**given).check()
+    else:
+        run = new_run(console, given, data=data, output=output, preset=preset).check()
     console.log(_settings(run, preset))
     if leakage is not None:
-        for line in find_leakage(run, leakage).report(evaluation=leakage, training=data):
+        for line in find_leakage(run, leakage).report(evaluation=leakage, training=run.data):
             console.log(line)
     with watching(console) as show:
         result = run_training(
             run, on_event=show, resume=resume, overwrite=overwrite, log=console.log, command=command_line()
         )
+    if warning := _nothing_gained(result):
+        console.warn(warning)
     console.log(_next_steps(result, run.method))
     console.show(result, preset=preset)
     if result.interrupted:
         raise typer.Exit(130)
 
 
-def make_run(
-    console: Console,
-    options: Any,
-    *,
-    data: str,
-    output: Path,
-    model: str | None,
-    columns: str | None,
-    preset: str | None,
-) -> Run:
-    """Return the run that the options of a verb describe; what is not given is the preset's or the method's."""
+def given_fields(options: Any, *, model: str | None, columns: str | None) -> dict[str, Any]:
+    """Return the fields of a run that the user gave."""
     given = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
     given |= {} if model is None else {"model": model}
-    given |= {} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))}
+    return given | ({} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))})
+
+
+def new_run(console: Console, given: dict[str, Any], *, data: str, output: Path, preset: str | None) -> Run:
+    """Return the run that the options of a verb describe; what is not given is the preset's or the method's."""
     base = PRESETS[preset] if preset is not None else Run()
     return base.replace(data=data, output=str(output), seed=console.seed, device=console.device, **given)
+
+
+def _stored(output: Path, console: Console, *, resume: bool, preset: str | None) -> Run:
+    """Return the run that OUTPUT/run.json describes, for --resume without DATA."""
+    if not resume:
+        raise typer.BadParameter("Missing argument 'DATA': the text to train on. Only with --resume may it be left out")
+    if preset is not None:
+        raise typer.BadParameter("--preset needs DATA; without it, --resume takes all settings from OUTPUT/run.json")
+    run = Run.read(output / "run.json").replace(output=str(output))
+    given = {"seed": console.seed} if console.seed != DEFAULT_SEED else {}
+    return run.replace(**given, **({"device": console.device} if console.device != "auto" else {}))
 
 
 def _settings(run: Run, preset: str | None) -> str:
@@ -137,18 +154,22 @@ def _next_steps(result: Result, method: str = "simcse") -> str:
     if method == "infersent":  # not a transformer
         trials = [f"evaluate {output}"]
     return (
-        f"{_nothing_gained(result)}{result.advice} Its card is {output / 'README.md'}, its report "
+        f"{result.advice} Its card is {output / 'README.md'}, its report "
         f"{output / 'report.html'}. Try it:" + "".join(f"\n  twinpass {trial}" for trial in trials)
     )
 
 
 def _nothing_gained(result: Result) -> str:
-    """Return a warning if the dev score was higher before the training."""
-    worse = bool(result.best) and result.best["score"] < result.before.get("score", -math.inf)
-    if not worse:
+    """Return a warning if the dev score was highest before the training."""
+    before, best = (scores.get("score", -math.inf) for scores in (result.before, result.best))
+    if result.best and result.best_step == 0:
+        return f"dev scored no step higher than the model it started from ({before:.2f}), so that one was kept."
+    if not result.best or best >= before or math.isnan(before):
         return ""
-    scores = f"{result.before['score']:.2f} before, {result.best['score']:.2f} at its best"
-    return f"twinpass: warning: dev scored no step as high as the model it started from ({scores}).\n"
+    return (
+        f"dev scored no step as high as the model it started from ({before:.2f} before, {best:.2f} at its best). "
+        "--keep-start keeps the starting model in such a case."
+    )
 
 
 LINES = 10  # lines for the steps of a run where there is no terminal

@@ -86,7 +86,10 @@ class BiLstmEncoder:
             known = (folder / WORDS).read_bytes().decode().split("\n")[:-1]
             if len(known) != len(vectors):
                 raise ModelError(f"{folder / WORDS} has {len(known)} words for {len(vectors)} vectors.")
-            model = BiLstm(facts["word_dimensions"], facts["hidden"])
+            shape, sizes = tuple(weights["lstm.weight_ih_l0"].shape), (facts["hidden"], facts["word_dimensions"])
+            if shape != (4 * sizes[0], sizes[1]):  # before an LSTM of that size is made
+                raise ModelError(f"cannot load {folder / FILE}: sizes {sizes} do not fit weights of shape {shape}.")
+            model = BiLstm(sizes[1], sizes[0])
             model.load_state_dict(weights)
         words = WordVectors({word: row for row, word in enumerate(known)}, vectors, name=str(folder), fingerprint="")
         return cls(model.eval(), words, name=str(folder), device=choose_device(device))

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from twinpass.encoder.checks import check_folder, check_layer, check_settings, check_tokens, mismatch
 from twinpass.encoder.folder import Settings, inside, pickle_refused, quiet, read_layer, read_settings
 from twinpass.encoder.model import SentenceModel, fresh_head
 from twinpass.encoder.pooling import describe_poolers, find_pooler
@@ -113,6 +114,8 @@ def _from_hub(name: str, pickles: list[str], code: list[str]) -> Path:
 def settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
     """Return how vectors are made: as the folder says, except that the user's pooler goes first."""
     settings = read_settings(folder) or released_settings(name)
+    if settings is not None:
+        check_settings(folder, settings)
     if pooler is None:
         if settings is None:
             raise ModelError(
@@ -144,6 +147,10 @@ def assemble(
 ) -> tuple[SentenceModel, Tokens]:
     """Load every part that the settings name; a missing part is an error."""
     home = inside(folder, settings.transformer)
+    check_folder(home, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+    for layer in (settings.head, *settings.layers):
+        if layer is not None:
+            check_layer(folder, layer)
     transformer = _load_transformer(home, dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
         raise ModelError(
@@ -154,6 +161,7 @@ def assemble(
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
     tokenizer = _load_tokenizer(home, trust_remote_code=trust_remote_code)
     tokens = Tokens(tokenizer, transformer, lowercase=settings.lowercase, prompt=settings.prompt)
+    check_tokens(home, tokens, len(transformer.get_input_embeddings().weight))
     model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
     return model.eval(), tokens
 
@@ -181,7 +189,6 @@ def _load_transformer(folder: Path, dropout: float | None, *, trust_pickle: bool
     """Load a checkpoint's transformer as float32; missing weights are an error."""
     from transformers import AutoConfig, AutoModel
 
-    _check_weights(folder, trust_pickle=trust_pickle)
     with quiet():
         config = AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
         if dropout is not None:
@@ -194,7 +201,10 @@ def _load_transformer(folder: Path, dropout: float | None, *, trust_pickle: bool
             local_files_only=True,
             trust_remote_code=trust_remote_code,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # reported here, with the tensors' names
         )
+    if report["mismatched_keys"]:
+        raise mismatch(folder, report["mismatched_keys"])
     missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
     if missing:
         raise ModelError(
@@ -204,19 +214,6 @@ def _load_transformer(folder: Path, dropout: float | None, *, trust_pickle: bool
     if report["missing_keys"]:  # a pretrained pooler that the checkpoint lacks: transformers made up a random one
         model.pooler = None
     return model
-
-
-def _check_weights(folder: Path, *, trust_pickle: bool) -> None:
-    """Say what is wrong with a folder before anything heavy tries to read it."""
-    if not (folder / "config.json").is_file():
-        raise ModelError(f"{folder} is not a model folder: it has no config.json.")
-    if any((folder / name).is_file() for name in (_WEIGHTS, "model.safetensors.index.json")):
-        return
-    pickled = [name for name in ("pytorch_model.bin", "pytorch_model.bin.index.json") if (folder / name).is_file()]
-    if pickled and not trust_pickle:
-        raise pickle_refused(str(folder / pickled[0]))
-    if not pickled:
-        raise ModelError(f"{folder} has no weights: expected model.safetensors.")
 
 
 def set_dropout(config: Any, rate: float) -> None:

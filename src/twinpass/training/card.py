@@ -69,5 +69,5 @@ Python {platform.python_version()}, {torch.get_num_threads()} threads on {method
 def _score_table(result: Result) -> str:
     if not result.last:
         return "The model was not evaluated in training."
-    kept = f"The best was at step {result.best_step} and is the one kept here." if result.best_step else ""
+    kept = "" if result.best_step is None else f"The best was at step {result.best_step} and is the one kept here."
     return f"{to_markdown(result.grids())}\n{kept}".rstrip()

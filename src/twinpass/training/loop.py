@@ -19,7 +19,7 @@ from twinpass.training.card import write_card
 from twinpass.training.method import Encode, Numbers, Outcome, Trainable
 from twinpass.training.processes import explaining_memory, interruptible, memory_of
 from twinpass.training.randomness import keeping_states, take_states
-from twinpass.training.setup import Given, Parts, prepare
+from twinpass.training.setup import AlreadyFinished, Given, Parts, count_values, prepare
 
 Evaluate = Callable[[Encode], "float | Scores"]
 CHUNK = 4096  # tokens to encode at once where the memory is too small for a whole batch
@@ -41,15 +41,23 @@ def train(
     """
     if run.dev is not None and evaluate is None:
         raise ConfigError("twinpass.train opens run.dev; this loop takes the opened dev set as `evaluate`.")
-    parts = prepare(run, rows=rows, encoder=encoder, resume=resume, overwrite=overwrite)
-    record = Record(parts, evaluate, on_event)
+    if run.track_geometry is not None and evaluate is None:
+        raise ConfigError(
+            "track_geometry needs a dev set of pairs, some of which mean the same; this run has no dev set."
+        )
     try:
-        with explaining_memory(lambda: _no_memory(parts)), interruptible() as interrupted:
-            record.tell(_introduce(parts))
-            reason = _run_steps(parts, record, interrupted)
-            result = record.finish(reason)
-    finally:
-        record.close()
+        parts = prepare(run, rows=rows, encoder=encoder, resume=resume, overwrite=overwrite)
+    except AlreadyFinished as finished:
+        return finished.result
+    with parts, checkpoint.advising(parts.output, count_values(parts.names), keep=run.keep_checkpoints):
+        record = Record(parts, evaluate, on_event)
+        try:
+            with explaining_memory(lambda: _no_memory(parts)), interruptible() as interrupted:
+                record.tell(_introduce(parts))
+                reason = _run_steps(parts, record, interrupted)
+                result = record.finish(reason)
+        finally:
+            record.close()
     # A signal in the very last step, or while the model is written, comes too late to stop the run, but it is not lost.
     return dataclasses.replace(result, interrupted=interrupted() or reason == "interrupted")
 
@@ -168,6 +176,7 @@ class Record:
         if parts.processes.is_main:
             board = parts.run.tensorboard
             self.log = LogWriter(parts.output, length=parts.progress.log_length, tensorboard=board)
+            parts.notes += (self.log.note,) if self.log.note else ()
             with writing(parts.output / "run.json") as aside:
                 aside.write_text(parts.run.to_json(), encoding="utf-8")
         self.saved_step = parts.progress.step if parts.progress.step else None
@@ -215,11 +224,12 @@ class Record:
         parts, progress = self.parts, self.parts.progress
         name, scores = self._score()
         before = progress.step == 0
-        gain = not before and scores["score"] > progress.best.get("score", -math.inf)
+        competes = not before or parts.run.keep_start
+        gain = competes and scores["score"] > progress.best.get("score", -math.inf)
         if before:
             progress.before = scores
         else:
-            progress.last = scores
+            progress.last, progress.last_step = scores, progress.step
             progress.evaluations_without_gain = 0 if gain else progress.evaluations_without_gain + 1
             parts.method.note_evaluation(gain=gain)
         if gain:
@@ -235,9 +245,9 @@ class Record:
         """Log alignment and uniformity of the dev set's vectors."""
         _, scores = self._score()
         if not {"alignment", "uniformity"} <= scores.keys():
-            found = "no dev set" if self.evaluator is None else f"one that gives {', '.join(scores)}"
             raise ConfigError(
-                f"track_geometry needs a dev set of pairs, some of which mean the same; this run has {found}."
+                "track_geometry needs a dev set of pairs, some of which mean the same; this run has one that gives "
+                f"{', '.join(scores)}."
             )
         step = self.parts.progress.step
         self.tell(Tracked(step=step, alignment=scores["alignment"], uniformity=scores["uniformity"]))
@@ -289,6 +299,7 @@ class Record:
             best=progress.best,
             last=progress.last,
             best_step=progress.best_step,
+            last_step=progress.last_step,
             masked=progress.masked,
             seconds=progress.seconds + time.monotonic() - self.started,
             sentences_per_second=self.texts / self.training_seconds if self.training_seconds else 0.0,
@@ -300,6 +311,7 @@ class Record:
         )
         if finished and parts.processes.is_main:
             write_card(parts, result)
+            checkpoint.write_finished(parts.output, parts.run, progress, result)
         parts.processes.wait()
         return result
 
@@ -315,7 +327,7 @@ class Record:
         parts, progress = self.parts, self.parts.progress
         kept = parts.method.candidates()[progress.kept]
         if progress.best_step is not None and progress.best_step != progress.step:
-            best = checkpoint.folder_of(parts.output, "best", progress.best_step)
+            best = checkpoint.find_best(parts.output, progress.best_step)
             kept = parts.method.load_saved(best, parts.method.device)
         kept.save(parts.output)
         return kept

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from safetensors.torch import load_file
@@ -15,9 +17,10 @@ from torch import nn
 from twinpass.config import METHOD_DEFAULTS, Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.runtime import check_precision, choose_device
-from twinpass.errors import ConfigError, OutputError
-from twinpass.files import check_writable, explaining
+from twinpass.errors import ConfigError, InputError, OutputError, UserError
+from twinpass.files import check_writable, explaining, locked
 from twinpass.log import FILE as LOG
+from twinpass.log import Result
 from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import Rows
 from twinpass.training import checkpoint
@@ -28,11 +31,21 @@ from twinpass.training.processes import Processes
 from twinpass.training.randomness import restore_states
 
 Given = Sequence[str] | Sequence[tuple[str, ...]] | InMemory
+Answer = TypeVar("Answer")
+LOCK = ".lock"
+
+
+class AlreadyFinished(Exception):
+    """The run that is to be resumed was finished before; nothing is left to train."""
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result)
+        self.result = result
 
 
 @dataclass
 class Parts:
-    """Everything that the training loop works with."""
+    """Everything that the training loop works with; leaving its block lets others write to the output folder."""
 
     method: Method
     output: Path
@@ -42,6 +55,13 @@ class Parts:
     optimizer: torch.optim.Optimizer
     progress: checkpoint.Progress
     notes: tuple[str, ...] = ()
+    claim: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)  # the lock on the output folder
+
+    def __enter__(self) -> Parts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.claim.close()
 
     @property
     def run(self) -> Run:
@@ -55,7 +75,10 @@ class Parts:
 
 
 def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bool, overwrite: bool) -> Parts:
-    """Check the run and build its parts, from the newest checkpoint if it is resumed."""
+    """Check the run and build its parts, from the newest good checkpoint if it is resumed.
+
+    The parts hold the lock on the output folder until they are left. Raises AlreadyFinished if a resumed run is.
+    """
     from accelerate.utils import set_seed
 
     run.check()
@@ -63,22 +86,19 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
     processes, device = _start_processes(run)
     if processes.count > 1 and not kind.several_processes:
         raise ConfigError(f"{run.method} trains in one process, and there are {processes.count}. Start one.")
-    with _open_output(run, resume=resume, overwrite=overwrite) as output:
+    with contextlib.ExitStack() as claim, _opened(run, processes, claim, resume=resume, overwrite=overwrite) as output:
         text = _open_rows(run, rows)
         run, text = kind.read(run, text, model=run.model if encoder is None else encoder.name, device=device)
         progress = checkpoint.Progress(data_fingerprint=text.fingerprint(), kept=kind.main)
-        folder = checkpoint.newest(output) if resume else None
-        if folder is not None:
-            fingerprint, count = progress.data_fingerprint, processes.count
-            reason = checkpoint.difference(folder, run, source=text.source, fingerprint=fingerprint, processes=count)
-            if reason is not None and not overwrite:
-                raise ConfigError(reason)
-            folder = folder if reason is None else None
+        folder = None
+        if resume:
+            now = progress.data_fingerprint, processes.count
+            folder = _by_main(processes, lambda: _to_resume(output, run, now, text.source, overwrite=overwrite))
         set_seed(run.seed)  # new layers are the same in every process
         start = Start(run=run, rows=text, device=device, processes=processes, encoder=encoder, checkpoint=folder)
         method = kind(start)
         names = method.parameters()
-        checkpoint.check_room(output, sum(parameter.numel() for parameter in names))
+        checkpoint.check_room(output, count_values(names), keep=run.keep_checkpoints)
         batches = method.batches(method.examples)
         parts = Parts(
             method=method,
@@ -93,35 +113,110 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
         set_seed(run.seed + processes.rank)
         if folder is not None:
             _restore(parts, folder)
-        elif overwrite:  # not before all else worked: a refused run takes nothing away
-            checkpoint.remove_all(output)
+        else:  # not before all else worked, in every process: a refused run takes nothing away
+            processes.wait()
+            if processes.is_main:
+                checkpoint.remove_all(output)
+            processes.wait()
+        parts.claim = claim.pop_all()
     return parts
 
 
+def count_values(names: dict[nn.Parameter, str]) -> int:
+    """Return the number of values in all parameters."""
+    return sum(parameter.numel() for parameter in names)
+
+
+def _by_main(processes: Processes, decide: Callable[[], Answer]) -> Answer:
+    """Return what the main process decides, in every process; what it refuses is refused in every process."""
+    if processes.count == 1:
+        return decide()
+    answer: Answer | None = None
+    refusal: Exception | None = None
+    if processes.is_main:
+        try:
+            answer = decide()
+        except (UserError, AlreadyFinished) as error:
+            refusal = error
+    answer, refusal = processes.from_main((answer, refusal))
+    if refusal is not None:
+        raise refusal
+    return answer
+
+
 @contextlib.contextmanager
-def _open_output(run: Run, *, resume: bool, overwrite: bool) -> Iterator[Path]:
-    """Make the output folder, check that it is writable and guard what it holds; a refused run leaves no new folder."""
+def _opened(
+    run: Run, processes: Processes, claim: contextlib.ExitStack, *, resume: bool, overwrite: bool
+) -> Iterator[Path]:
+    """Make and claim the output folder, and guard what it holds; a refused run leaves no new folder."""
     if not run.output:
         raise ConfigError("a run needs an output folder. Name one (in Python: Run(output=...)).")
     output = Path(run.output)
-    is_new = not output.exists()
-    with explaining(output):
-        output.mkdir(parents=True, exist_ok=True)
-    check_writable(output / LOG)
-    holds = checkpoint.newest(output) or next(output.glob("model*.safetensors"), None)
-    if holds and not (resume or overwrite):
-        raise OutputError(
-            f"{output} already holds a model or an unfinished run ({holds}). Resume it (--resume), replace it "
-            "(--overwrite), or choose another place."
-        )
-    checkpoint.clean(output)
-    (output / checkpoint.FOLDER).mkdir(exist_ok=True)
+    is_new = processes.is_main and not output.exists()
     try:
+        _by_main(processes, lambda: _open_output(output, claim, resume=resume, overwrite=overwrite))
         yield output
     except BaseException:
         if is_new:
             shutil.rmtree(output, ignore_errors=True)
         raise
+
+
+def _open_output(output: Path, claim: contextlib.ExitStack, *, resume: bool, overwrite: bool) -> None:
+    with explaining(output):
+        output.mkdir(parents=True, exist_ok=True)
+    # One training at a time: the processes of this one share the lock that its main process holds.
+    claim.enter_context(locked(output / LOCK, wait=False, what=f"the output folder {output}", keep=False))
+    check_writable(output / LOG)
+    newest, model = checkpoint.newest(output), next(output.glob("model*.safetensors"), None)
+    if (newest or model) and not (resume or overwrite):
+        raise OutputError(
+            f"{output} already holds a model or an unfinished run ({newest or model}). Resume it (--resume), replace "
+            "it (--overwrite), or choose another place."
+        )
+    if model and not newest and not overwrite and not (output / checkpoint.RESULT).is_file():
+        raise OutputError(
+            f"{output} holds a model ({model}), but neither a checkpoint to resume from nor the result of a finished "
+            "run. Replace it (--overwrite), or choose another place."
+        )
+    checkpoint.clean(output)
+    (output / checkpoint.FOLDER).mkdir(exist_ok=True)
+
+
+def _to_resume(output: Path, run: Run, now: tuple[str, int], source: str, *, overwrite: bool) -> Path | None:
+    """Return the checkpoint to resume from, or None to start at the beginning."""
+    try:
+        finished = checkpoint.read_finished(output)
+        folder, damages = (None, []) if finished else checkpoint.newest_good(output)
+        if damages and folder is None:
+            raise InputError(
+                f"no checkpoint of {output} can be resumed from: {'; '.join(damages)}. Start again with --overwrite "
+                "(overwrite=True), or choose another place."
+            )
+        if finished:
+            then = finished.data_fingerprint, finished.processes
+            reason = checkpoint.difference(output, finished.run, run, then=then, now=now, source=source)
+        elif folder:
+            progress, stored = checkpoint.read_progress(folder), Run.read(folder / "run.json")
+            then = progress.data_fingerprint, progress.processes
+            reason = checkpoint.difference(folder, stored, run, then=then, now=now, source=source)
+        else:
+            reason = None
+        if reason is not None:
+            raise ConfigError(reason)
+    except UserError as error:
+        if not overwrite:
+            raise
+        if not isinstance(error, ConfigError):  # another run is replaced without a word, a damaged one is not
+            warnings.warn(f"{error} It starts at the beginning.", stacklevel=2)
+        return None
+    if finished:
+        checkpoint.remove_after_finish(output, run.keep_checkpoints)
+        advice = f"The run in {output} was finished before, so nothing was trained. {finished.result.advice}"
+        raise AlreadyFinished(replace(finished.result, advice=advice))
+    if damages and folder:
+        warnings.warn(f"{'; '.join(damages)}. Resuming from the checkpoint before it, {folder}.", stacklevel=2)
+    return folder
 
 
 def _start_processes(run: Run) -> tuple[Processes, torch.device]:

@@ -15,13 +15,12 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from twinpass.config import Run
 from twinpass.errors import ConfigError, OutputError
-from twinpass.files import explaining, locked, write_json
+from twinpass.files import explaining, locked
 from twinpass.log import Result
 from twinpass.progress import Log, ignore
 from twinpass.registry import suggest
 
 Grid = Mapping[str, Sequence[Any]]
-RESULT = "result.json"  # in the folder of a finished run of a sweep
 # What a sweep sets itself, and what is not a property of the trained model.
 FIXED = ("data", "output", "dev", "seed", "device", "tensorboard")
 
@@ -74,7 +73,7 @@ def plan(run: Run, grid: Grid, *, seeds: int) -> list[Trial]:
 def run_all(trials: Sequence[Trial], train: Callable[[Run], Result], *, log: Log = ignore) -> Iterator[Tried]:
     """Yield the trials as they finish; those that another process works on come last, when it may be done with them.
 
-    A finished one is found again, a stopped one is resumed by `train`.
+    `train` resumes a stopped run, and returns the result of a finished one.
     """
     waiting = list(enumerate(trials, start=1))
     for wait in (False, True):
@@ -83,7 +82,7 @@ def run_all(trials: Sequence[Trial], train: Callable[[Run], Result], *, log: Log
             log(f"run {number} of {len(trials)}: {trial.folder.name}")
             try:
                 with _alone(trial, wait=wait):
-                    yield _finished(trial) or _train(trial, train)
+                    yield _tried(trial, train(trial.run))
             except _Busy:
                 log("  another process works on it: postponed")
                 postponed.append((number, trial))
@@ -129,24 +128,12 @@ def _alone(trial: Trial, *, wait: bool) -> Iterator[None]:
         yield
 
 
-def _finished(trial: Trial) -> Tried | None:
-    """Return what a trial found that was finished before, or None."""
-    try:
-        found = json.loads((trial.folder / RESULT).read_text("utf-8"))
-        return Tried(trial, float(found["before"]), float(found["score"]), found["step"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-
-
-def _train(trial: Trial, train: Callable[[Run], Result]) -> Tried:
-    result = train(trial.run)
+def _tried(trial: Trial, result: Result) -> Tried:
     if not result.finished or result.interrupted:
         raise KeyboardInterrupt
     if not result.best:
         raise ConfigError("a sweep needs a dev set to choose by: pass --dev.")
-    tried = Tried(trial, result.before["score"], result.best["score"], result.best_step)
-    write_json(trial.folder / RESULT, {"before": tried.before, "score": tried.score, "step": tried.step})
-    return tried
+    return Tried(trial, result.before["score"], result.best["score"], result.best_step)
 
 
 def _check_grid(grid: Grid) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING
 
 from twinpass.config import Run
+from twinpass.errors import InputError
 from twinpass.progress import Log, ignore
 from twinpass.workflows.dev import is_built_in, open_dev, rows_to_learn_from
 
@@ -58,7 +60,10 @@ def train(
         run, rows=rows, encoder=encoder, evaluate=evaluate, on_event=on_event, resume=resume, overwrite=overwrite
     )
     if report and result.finished and os.environ.get("RANK", "0") == "0":
-        _write_report(run, result, command)
+        try:
+            _write_report(run, result, command)
+        except InputError as error:  # the model is complete, whatever happened to its log
+            warnings.warn(f"the model is finished, but its report could not be written: {error}", stacklevel=2)
     return result
 
 
@@ -77,14 +82,12 @@ def _write_report(run: Run, result: Result, command: str | None) -> None:
     from twinpass.analysis.training_report import FILE, write_training_report
     from twinpass.files import plain
 
-    stages = {"before": result.before, f"best (step {result.best_step})": result.best}
-    stages[f"last (step {result.steps})"] = result.last
     write_training_report(
         result.output / FILE,
         title=f"Training report: {result.output.name}",
         folders={result.output.name: result.output},
         protocol=result.protocol or None,
-        scores={name: scores for name, scores in stages.items() if scores},
+        scores={name: scores for name, scores in result.stages.items() if scores},
         more=[provenance_section(command, fingerprints=_ingredients(run, result), facts=plain(result.provenance))],
     )
 

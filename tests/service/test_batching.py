@@ -46,7 +46,7 @@ def run(model: Model, scene: Callable[[Batcher], Coroutine[Any, Any, None]], *, 
         finally:
             model.go.set()
             running.cancel()
-            batcher.close()
+            batcher.thread.close(10)
         assert not batcher._jobs  # whatever happened, nothing is left behind
         return batcher.metrics
 

@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from twinpass.errors import TwinpassError
 from twinpass.service.errors import Refusal
+from twinpass.service.workers import Workers
 
 T = TypeVar("T")
 
@@ -78,7 +79,7 @@ class Batcher:
 
     def __init__(self, forward: Forward, *, token_budget: int, metrics: Metrics) -> None:
         self.forward, self.token_budget, self.metrics = forward, token_budget, metrics
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoding")
+        self.thread = Workers(1, name="encoding")
         self._line: deque[Ticket] = deque()
         self._jobs: dict[Ids, Job] = {}  # waiting or being encoded
         self._some = asyncio.Event()
@@ -115,10 +116,6 @@ class Batcher:
         until = time.perf_counter() + PATIENCE * self._last_seconds
         while len(self._line) < self._last_requests and time.perf_counter() < until:
             await asyncio.sleep(0.001)
-
-    def close(self) -> None:
-        """Wait until the thread has finished its batch."""
-        self._thread.shutdown()
 
     def _stand_in_line(self, rows: Sequence[Sequence[int]]) -> Ticket:
         ticket = Ticket([None] * len(rows), len(rows), asyncio.get_running_loop().create_future())
@@ -163,9 +160,9 @@ class Batcher:
         return jobs
 
     async def _carry_out(self, jobs: list[Job]) -> None:
-        loop, begun = asyncio.get_running_loop(), time.perf_counter()
+        begun = time.perf_counter()
         try:
-            vectors = await loop.run_in_executor(self._thread, self.forward, [job.ids for job in jobs])
+            vectors = await self.thread.run(partial(self.forward, [job.ids for job in jobs]))
         except Exception as error:  # whatever it is, the waiting requests must get it, and the service continues
             for job in jobs:
                 self._fail(job, error)

@@ -33,7 +33,7 @@ from twinpass.vectors import unit
 T = TypeVar("T")
 
 SEARCH_THREADS = 4
-PATIENCE = 2.0  # seconds that each thread gets at the end to finish what nobody waits for
+PATIENCE = 2.0  # seconds that the threads get at the end to finish what nobody waits for
 ANY_MODEL = "default"  # for clients that must send a name and know none
 ABOUT = "Sentence embeddings for clients of OpenAI's API; comparison and search beside them."
 # Newer FastAPIs can report to a collector that the environment names; older ones ignore this.
@@ -149,8 +149,9 @@ class Service:
             self.stopping = True
             if self._encoding is not None:
                 self._encoding.cancel()
+            until = time.monotonic() + PATIENCE
             for workers in self._threads:
-                workers.close(PATIENCE)
+                workers.close(until - time.monotonic())
 
     @property
     def _threads(self) -> tuple[Workers, ...]:

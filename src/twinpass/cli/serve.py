@@ -17,6 +17,7 @@ class LimitOptions:
     """How much the service accepts; the fields are those of twinpass.service.limits.Limits."""
 
     max_batch_tokens: Annotated[int, typer.Option(min=1, help="Tokens encoded together.")] = 4_096
+    max_batches: Annotated[int, typer.Option(min=1, help="Batches encoded at the same time by torch on a CPU.")] = 2
     max_queue: Annotated[int, typer.Option(min=1, help="Texts that may wait; more are answered with 429.")] = 4_096
     max_connections: Annotated[int, typer.Option(min=1, help="Open connections; idle ones make room.")] = 1_024
     max_searches: Annotated[int, typer.Option(min=1, help="Searches that may wait; more are answered with 503.")] = 64

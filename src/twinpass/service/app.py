@@ -33,6 +33,7 @@ from twinpass.vectors import unit
 T = TypeVar("T")
 
 SEARCH_THREADS = 4
+AT_ONCE = 2_000  # characters that are tokenised without a thread
 PATIENCE = 2.0  # seconds that the threads get at the end to finish what nobody waits for
 ANY_MODEL = "default"  # for clients that must send a name and know none
 ABOUT = "Sentence embeddings for clients of OpenAI's API; comparison and search beside them."
@@ -130,8 +131,9 @@ class Service:
         self.stopping = False
         self.index_lock = threading.Lock()  # held while the index is refreshed, or read in more than one call
         self._index, self._index_changes = index, 0
-        forward = partial(encoder.encode_ids, token_budget=self.limits.max_batch_tokens)
-        self.batcher = Batcher(forward, token_budget=self.limits.max_batch_tokens, metrics=self.metrics)
+        budget, parallel = self.limits.max_batch_tokens, _parallel_batches(encoder, self.limits.max_batches)
+        self.batcher = Batcher(self._forward, token_budget=budget, metrics=self.metrics, parallel=parallel)
+        self._cores = _torch_threads() if parallel > 1 else None
         self._encoding: asyncio.Task[None] | None = None
         self._tokenizing = Workers(1, name="tokenizing")
         self._searching = Workers(SEARCH_THREADS, name="searching", line=self.limits.max_searches)
@@ -155,7 +157,7 @@ class Service:
 
     @property
     def _threads(self) -> tuple[Workers, ...]:
-        return self.batcher.thread, self._tokenizing, self._searching
+        return self.batcher.threads, self._tokenizing, self._searching
 
     @property
     def at_work(self) -> bool:
@@ -180,12 +182,22 @@ class Service:
             cut: list[int] = []
             if isinstance(given[0], str):
                 tokenize = partial(self.encoder.tokens.ids, ids, max_tokens=self.encoder.max_tokens)
-                ids, cut = await self._tokenizing.run(tokenize)
+                # A sentence takes less time than a thread's waking; but the tokenizer has a lock.
+                at_once = sum(map(len, given)) <= AT_ONCE and not self._tokenizing.unfinished
+                ids, cut = tokenize() if at_once else await self._tokenizing.run(tokenize)
                 self.metrics.truncated.inc(len(cut))
             if self._encoding is None:  # at the first request: an app that is mounted in another one is never started
                 self._encoding = asyncio.create_task(self.batcher.run())
             vectors = await self.batcher.encode(ids)
         return Encoded(unit(vectors) if normalize or self.normalize else vectors, sum(map(len, ids)), len(cut))
+
+    def _forward(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        """Encode a batch, in a thread; batches that are encoded at the same time share the processor's cores."""
+        if self._cores is not None:
+            import torch
+
+            torch.set_num_threads(max(1, self._cores // max(1, self.batcher.running)))
+        return self.encoder.encode_ids(ids, token_budget=self.limits.max_batch_tokens)
 
     def busy(self, *, close: bool = False) -> Refusal:
         """Return the refusal of a request that finds the queue full, with the seconds after which to try again."""
@@ -235,6 +247,22 @@ class Service:
             yield
         finally:
             self.held -= texts
+
+
+def _parallel_batches(encoder: Encoder, most: int) -> int:
+    """Return how many batches to encode at the same time.
+
+    On a CPU, two batches with half of the cores each finish sooner than one after the other with all of them: the cores
+    wait for each other many times in a batch. Other runtimes see to that themselves.
+    """
+    on_cpu = encoder.runtime_name == "torch" and str(encoder.device) == "cpu"
+    return min(most, _torch_threads()) if on_cpu else 1
+
+
+def _torch_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
 
 
 def app_of(service: Service) -> FastAPI:

@@ -24,6 +24,11 @@ BACKLOG = 2_048  # connections that the system holds until they are accepted
 TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
+# Seconds after which a thread that runs Python code gives way (5 ms by default). The encoding threads ask for the lock
+# after every operation of torch, and would stand still while requests are read and answers are written.
+SWITCH = 0.0005
+
+
 class Server(uvicorn.Server):
     """Closes connections that stand still for longer than `timeout`, and ends the process if stopping takes too long.
 

@@ -25,6 +25,7 @@ class Limits:
     """What is refused and how long is waited; the defaults suit a model of MiniLM's size on a CPU."""
 
     max_batch_tokens: int = 4_096  # encoded together: as Encoder does
+    max_batches: int = 2  # encoded at the same time, if torch does it on a CPU
     max_queue: int = 4_096  # texts accepted and not answered yet
     max_connections: int = 1_024  # open at the same time; fewer where the process may open few files
     max_requests: int = 1_024  # requests read or answered at the same time

@@ -19,7 +19,7 @@ from twinpass.progress import Log, ignore
 from twinpass.provenance import provenance
 from twinpass.search.index import Index
 from twinpass.service.app import create_app
-from twinpass.service.connections import Server
+from twinpass.service.connections import SWITCH, Server
 from twinpass.service.limits import is_loopback
 
 KEY_VARIABLE = "TWINPASS_API_KEY"
@@ -99,6 +99,7 @@ def address(bound: socket.socket) -> str:
 def run_server(app: FastAPI, bound: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then accept nothing new, finish what was accepted, and return."""
     server = Server(app)
+    sys.setswitchinterval(SWITCH)
     # uvicorn raises the signal again when it is done; stopping on request is not a failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)

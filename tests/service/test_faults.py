@@ -282,8 +282,8 @@ def test_few_file_handles_mean_few_connections(monkeypatch):
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 64))
     monkeypatch.setattr(connections.os, "listdir", lambda path: ["0"] * 14)
-    assert connections._shares(1_024) == (22, 12)  # of 64 - 14 - 16
-    assert connections._shares(5) == (5, 29)
+    assert connections._shares(1_024) == (17, 5)  # of 64 - 14 - 16
+    assert connections._shares(5) == (5, 9)
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (resource.RLIM_INFINITY,) * 2)
     assert connections._shares(1_024) == (1_024, connections.BACKLOG)
 

@@ -129,7 +129,7 @@ def _reporting(made: Any) -> Any:
 def _shares(wanted: int) -> tuple[int, int]:
     """Return how many connections may be open, and how many accepted at once, with the files that may be opened.
 
-    All that the system holds are accepted before the first of them can be refused, so both must fit together.
+    asyncio accepts up to three times as many as it is told to before the first of them can be refused.
     """
     try:
         import resource
@@ -141,8 +141,8 @@ def _shares(wanted: int) -> tuple[int, int]:
     if most == resource.RLIM_INFINITY:
         return wanted, BACKLOG
     room = max(2, most - used - SPARE_FILES)
-    connections = max(1, min(wanted, room * 2 // 3))
-    return connections, max(1, min(BACKLOG, room - connections))
+    connections = min(wanted, room // 2)
+    return connections, max(1, min(BACKLOG, (room - connections) // 3))
 
 
 def _end_process() -> None:

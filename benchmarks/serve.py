@@ -4,8 +4,8 @@
 
 The plain handler is what one writes first: it encodes each request by itself, one after another. infinity-emb is a
 server for embeddings that batches requests, too; it needs older packages than ours, so it runs in an environment of its
-own, which is made once in the cache folder (`--infinity PYTHON` names another, `--infinity none` leaves it out). With
-`--int8 FOLDER`, a quantised copy of the model, twinpass serves that, too.
+own, which is made once in the cache folder (`--infinity PYTHON` names another, `--infinity none` leaves it out).
+twinpass serves the model as it is, and in int8: a copy made by `twinpass quantize`, or the one that `--int8 FOLDER` names.
 
 Every server has a process of its own and answers in the same format (base64, as OpenAI's client asks for); they take
 turns, so that a busy machine slows all. Every request carries one STS sentence; none is sent twice within a round, so
@@ -25,6 +25,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import venv
 from collections.abc import Callable, Iterator
@@ -133,9 +134,9 @@ def running(arguments: argparse.Namespace) -> Iterator[dict[str, Server]]:
         PEER: lambda: infinity(arguments.model, arguments.infinity),
         OURS: lambda: Server([*ours, arguments.model]),
     }
-    if arguments.int8 is not None:
-        starts[INT8] = lambda: Server([*ours, str(arguments.int8), *arguments.int8_options.split()])
     with contextlib.ExitStack() as stack:
+        aside = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        starts[INT8] = lambda: Server([*ours, arguments.int8 or quantised(arguments.model, aside / "int8")])
         found: dict[str, Server] = {}
         for name, start in starts.items():
             if arguments.only and name not in arguments.only:
@@ -147,6 +148,15 @@ def running(arguments: argparse.Namespace) -> Iterator[dict[str, Server]]:
             else:
                 stack.callback(found[name].stop)
         yield found
+
+
+def quantised(model: str, folder: Path) -> str:
+    """Make a copy of the model in int8."""
+    command = [sys.executable, "-m", "twinpass", "quantize", model, "-o", str(folder)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        raise LookupError(f"{' '.join(command[1:])} failed: {ran.stderr.strip()[-200:]}")
+    return str(folder)
 
 
 def infinity(model: str, python: str | None) -> Server:
@@ -236,13 +246,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--model", default="minilm")
-    parser.add_argument("--int8", type=Path, help="a folder made by: twinpass quantize")
-    parser.add_argument("--int8-options", default="", help="more options of twinpass serve for it")
+    parser.add_argument("--int8", metavar="FOLDER", help="the model in int8; made if none is named")
     parser.add_argument("--infinity", metavar="PYTHON", help="of an environment with infinity-emb; none: without it")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--requests", type=int, default=1500, help="in each round")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", nargs="+", help="these servers")
+    parser.add_argument("--only", nargs="+", choices=(PLAIN, PEER, OURS, INT8), help="these servers")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--plain-server", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()

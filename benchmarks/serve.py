@@ -5,7 +5,7 @@
 The plain handler is what one writes first: it encodes each request by itself, one after another. infinity-emb is a
 server for embeddings that batches requests, too; it needs older packages than ours, so it runs in an environment of its
 own, which is made once in the cache folder (`--infinity PYTHON` names another, `--infinity none` leaves it out).
-twinpass serves the model as it is, and in int8: a copy made by `twinpass quantize`, or the one that `--int8 FOLDER` names.
+twinpass serves the model as it is, and in int8: a copy made by `twinpass quantize`, or the folder that --int8 names.
 
 Every server has a process of its own and answers in the same format (base64, as OpenAI's client asks for); they take
 turns, so that a busy machine slows all. Every request carries one STS sentence; none is sent twice within a round, so

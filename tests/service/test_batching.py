@@ -35,18 +35,20 @@ class Model:
         return vectors
 
 
-def run(model: Model, scene: Callable[[Batcher], Coroutine[Any, Any, None]], *, token_budget: int = 100) -> Metrics:
+def run(
+    model: Model, scene: Callable[[Batcher], Coroutine[Any, Any, None]], *, token_budget: int = 100, parallel: int = 1
+) -> Metrics:
     """Play a scene with a running batcher."""
 
     async def play() -> Metrics:
-        batcher = Batcher(model, token_budget=token_budget, metrics=Metrics())
+        batcher = Batcher(model, token_budget=token_budget, metrics=Metrics(), parallel=parallel)
         running = asyncio.create_task(batcher.run())
         try:
             await asyncio.wait_for(scene(batcher), 20)
         finally:
             model.go.set()
             running.cancel()
-            batcher.close()
+            batcher.threads.close(10)
         assert not batcher._jobs  # whatever happened, nothing is left behind
         return batcher.metrics
 
@@ -151,6 +153,26 @@ def test_who_leaves_takes_what_has_not_begun_along_unless_another_wants_it():
     metrics = run(model, scene)
     assert sorted(row for batch in model.batches for row in batch) == [(1,), (3,), (4,)]
     assert value(metrics, "texts_dropped_total") == 2
+
+
+def test_batches_that_are_encoded_at_the_same_time_share_what_waits():
+    model = Model(held=True)
+
+    async def scene(batcher: Batcher) -> None:
+        one = task(batcher, *[(place,) for place in range(1, 8)])
+        other = task(batcher, (77,))
+        while len(model.batches) < 2:
+            await asyncio.sleep(0.001)
+        assert batcher.running == 2
+        last = task(batcher, (5, 5), (6, 6))  # waits for both: whoever is done first takes it, since none else is free
+        await asyncio.sleep(0)
+        model.go.set()
+        assert (await other).tolist() == [[77, 1]] and len(await one) == 7
+        assert (await last).tolist() == [[5, 2], [6, 2]]
+
+    run(model, scene, parallel=2)
+    assert [len(batch) for batch in model.batches[:2]] == [4, 4] and (77,) in model.batches[0]
+    assert sum(map(len, model.batches)) == 10
 
 
 def test_who_leaves_while_the_model_works_disturbs_nobody():

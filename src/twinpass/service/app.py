@@ -7,11 +7,10 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fastapi import FastAPI, Security
 from fastapi.security import HTTPBearer
@@ -24,12 +23,18 @@ from twinpass.progress import Log, ignore
 from twinpass.search.index import Index
 from twinpass.service.batching import Batcher, Metrics, Vectors
 from twinpass.service.errors import Refusal, add_error_handlers
-from twinpass.service.limits import Gate, Limits
+from twinpass.service.limits import Gate, Limits, host_of, is_loopback
 from twinpass.service.pages import page_router
 from twinpass.service.routes import embeddings_router, health_router, own_router
 from twinpass.service.schemas import ErrorBody
+from twinpass.service.workers import Full, Workers
 from twinpass.vectors import unit
 
+T = TypeVar("T")
+
+SEARCH_THREADS = 4
+AT_ONCE = 2_000  # characters that are tokenised without a thread
+PATIENCE = 2.0  # seconds that the threads get at the end to finish what nobody waits for
 ANY_MODEL = "default"  # for clients that must send a name and know none
 ABOUT = "Sentence embeddings for clients of OpenAI's API; comparison and search beside them."
 # Newer FastAPIs can report to a collector that the environment names; older ones ignore this.
@@ -40,9 +45,10 @@ MEANINGS = {
     404: "There is no such model, index or path.",
     408: "The body came too slowly.",
     413: "The body is too large.",
+    421: "The service does not answer to this host name.",
     429: "The queue is full; Retry-After says in how many seconds to try again.",
     500: "The model failed.",
-    503: "The service is stopping, or not ready.",
+    503: "The service is stopping, or all its search threads are busy.",
     504: "The answer took too long.",
 }
 
@@ -53,6 +59,7 @@ def create_app(
     *,
     name: str | Sequence[str] = (),
     api_key: str | None = None,
+    allow_hosts: Sequence[str] = (),
     normalize: bool = False,
     limits: Limits | None = None,
     pooler: str | None = None,
@@ -63,8 +70,10 @@ def create_app(
     """Return the service as an ASGI application, to run or to mount in another one.
 
     `model` is an Encoder or a name; without it, the index's model, else minilm. `index` is an Index or its folder;
-    texts added to it later are found without a restart. `name` is what clients call the model. `loading` takes the
-    other options of `Encoder.load`: precision, runtime, device, trust_pickle, trust_remote_code.
+    texts added to it later are found without a restart. `name` is what clients call the model. `allow_hosts`
+    are the names, besides localhost, under which the service is reached; without any, a request over loopback must name
+    localhost, unless there is a key. `loading` takes the other options of `Encoder.load`: precision, runtime, device,
+    trust_pickle, trust_remote_code.
     """
     opened = Index.open(index) if isinstance(index, (str, os.PathLike)) else index
     known = {} if opened is None else opened.model
@@ -80,7 +89,8 @@ def create_app(
     if opened is not None:
         opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
     names = [name] if isinstance(name, str) else name
-    return app_of(Service(encoder, opened, names=names, api_key=api_key, normalize=normalize, limits=limits))
+    options: dict[str, Any] = {"api_key": api_key, "allow_hosts": allow_hosts, "normalize": normalize, "limits": limits}
+    return app_of(Service(encoder, opened, names=names, **options))
 
 
 class Encoded(NamedTuple):
@@ -101,10 +111,13 @@ class Service:
         *,
         names: Sequence[str] = (),
         api_key: str | None = None,
+        allow_hosts: Sequence[str] = (),
         normalize: bool = False,
         limits: Limits | None = None,
     ) -> None:
         self.encoder, self.api_key, self.normalize = encoder, api_key, normalize
+        self.allow_hosts = {host_of(name.encode()) for name in allow_hosts}
+        self.public = False  # whether other machines reach it: then it has names that we do not know
         self.limits = limits or Limits()
         folder = Path(encoder.name)
         self.name = names[0] if names else folder.resolve().name if folder.is_dir() else encoder.name
@@ -118,10 +131,12 @@ class Service:
         self.stopping = False
         self.index_lock = threading.Lock()  # held while the index is refreshed, or read in more than one call
         self._index, self._index_changes = index, 0
-        forward = partial(encoder.encode_ids, token_budget=self.limits.max_batch_tokens)
-        self.batcher = Batcher(forward, token_budget=self.limits.max_batch_tokens, metrics=self.metrics)
+        budget, parallel = self.limits.max_batch_tokens, _parallel_batches(encoder, self.limits.max_batches)
+        self.batcher = Batcher(self._forward, token_budget=budget, metrics=self.metrics, parallel=parallel)
+        self._cores = _torch_threads() if parallel > 1 else None
         self._encoding: asyncio.Task[None] | None = None
-        self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizing")
+        self._tokenizing = Workers(1, name="tokenizing")
+        self._searching = Workers(SEARCH_THREADS, name="searching", line=self.limits.max_searches)
         held = Gauge("twinpass_queue_texts", "Texts accepted, not answered yet.", registry=self.metrics.registry)
         held.set_function(lambda: self.held)
         active = Gauge("twinpass_active_requests", "Requests being answered.", registry=self.metrics.registry)
@@ -129,15 +144,31 @@ class Service:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve; at the end let the threads finish what they began."""
+        """Serve; at the end let the threads finish what they began, if it takes no longer than a moment."""
         try:
             yield
         finally:
             self.stopping = True
             if self._encoding is not None:
                 self._encoding.cancel()
-            self.batcher.close()
-            self._tokenizing.shutdown()
+            until = time.monotonic() + PATIENCE
+            for workers in self._threads:
+                workers.close(until - time.monotonic())
+
+    @property
+    def _threads(self) -> tuple[Workers, ...]:
+        return self.batcher.threads, self._tokenizing, self._searching
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a thread is busy: with a request, or with one that was given up and cannot be interrupted."""
+        return any(workers.unfinished for workers in self._threads)
+
+    def checks_hosts(self, reached_at: tuple[str, int | None] | None) -> bool:
+        """Tell whether a request that came in at this address must name a host that we know."""
+        if self.allow_hosts:
+            return True
+        return self.api_key is None and not self.public and reached_at is not None and is_loopback(reached_at[0])
 
     @property
     def ready(self) -> bool:
@@ -150,13 +181,23 @@ class Service:
             ids: Any = given
             cut: list[int] = []
             if isinstance(given[0], str):
-                tokenize = partial(self.encoder.tokens.ids, max_tokens=self.encoder.max_tokens)
-                ids, cut = await asyncio.get_running_loop().run_in_executor(self._tokenizing, tokenize, given)
+                tokenize = partial(self.encoder.tokens.ids, ids, max_tokens=self.encoder.max_tokens)
+                # A sentence takes less time than a thread's waking; but the tokenizer has a lock.
+                at_once = sum(map(len, given)) <= AT_ONCE and not self._tokenizing.unfinished
+                ids, cut = tokenize() if at_once else await self._tokenizing.run(tokenize)
                 self.metrics.truncated.inc(len(cut))
             if self._encoding is None:  # at the first request: an app that is mounted in another one is never started
                 self._encoding = asyncio.create_task(self.batcher.run())
             vectors = await self.batcher.encode(ids)
         return Encoded(unit(vectors) if normalize or self.normalize else vectors, sum(map(len, ids)), len(cut))
+
+    def _forward(self, ids: Sequence[Sequence[int]]) -> Vectors:
+        """Encode a batch, in a thread; batches that are encoded at the same time share the processor's cores."""
+        if self._cores is not None:
+            import torch
+
+            torch.set_num_threads(max(1, self._cores // max(1, self.batcher.running)))
+        return self.encoder.encode_ids(ids, token_budget=self.limits.max_batch_tokens)
 
     def busy(self, *, close: bool = False) -> Refusal:
         """Return the refusal of a request that finds the queue full, with the seconds after which to try again."""
@@ -165,6 +206,14 @@ class Service:
         return Refusal(
             429, f"{self.held:,} texts are waiting already. Try again later.", code="queue_full", headers=headers
         )
+
+    async def in_search_thread(self, work: Callable[[], T]) -> T:
+        """Return the result of work on the index; refuse it if too much waits already."""
+        try:
+            return await self._searching.run(work)
+        except Full:
+            message = f"{self.limits.max_searches} searches are waiting already. Try again later."
+            raise Refusal(503, message, code="search_busy", headers={"Retry-After": "1"}) from None
 
     def check_index(self) -> Index:
         """Return the index as it was last read, or refuse where none is served."""
@@ -198,6 +247,22 @@ class Service:
             yield
         finally:
             self.held -= texts
+
+
+def _parallel_batches(encoder: Encoder, most: int) -> int:
+    """Return how many batches to encode at the same time.
+
+    On a CPU, two batches with half of the cores each finish sooner than one after the other with all of them: the cores
+    wait for each other many times in a batch. Other runtimes see to that themselves.
+    """
+    on_cpu = encoder.runtime_name == "torch" and str(encoder.device) == "cpu"
+    return min(most, _torch_threads()) if on_cpu else 1
+
+
+def _torch_threads() -> int:
+    import torch
+
+    return torch.get_num_threads()
 
 
 def app_of(service: Service) -> FastAPI:

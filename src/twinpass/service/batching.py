@@ -9,8 +9,8 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from twinpass.errors import TwinpassError
 from twinpass.service.errors import Refusal
+from twinpass.service.workers import Workers
 
 T = TypeVar("T")
 
@@ -76,13 +77,14 @@ class Ticket:
 class Batcher:
     """Takes rows of ids from many requests at once and encodes them in turn, each distinct row once."""
 
-    def __init__(self, forward: Forward, *, token_budget: int, metrics: Metrics) -> None:
-        self.forward, self.token_budget, self.metrics = forward, token_budget, metrics
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="encoding")
+    def __init__(self, forward: Forward, *, token_budget: int, metrics: Metrics, parallel: int = 1) -> None:
+        self.forward, self.token_budget, self.metrics, self.parallel = forward, token_budget, metrics, parallel
+        self.threads = Workers(parallel, name="encoding")
+        self.running = 0  # batches that are being encoded
         self._line: deque[Ticket] = deque()
         self._jobs: dict[Ids, Job] = {}  # waiting or being encoded
         self._some = asyncio.Event()
-        self._last_requests, self._last_seconds = 1, 0.0
+        self._turn = asyncio.Lock()  # held by the one who chooses the next batch
         self._texts, self._seconds = 0, 0.0  # encoded so far
 
     @property
@@ -99,26 +101,28 @@ class Batcher:
             self._leave(ticket)
 
     async def run(self) -> None:
-        """Encode batch after batch, until cancelled."""
+        """Encode batch after batch, `parallel` at a time, until cancelled."""
+        await asyncio.gather(*(self._encode_in_turn() for _ in range(self.parallel)))
+
+    async def _encode_in_turn(self) -> None:
+        requests, seconds = 1, 0.0  # of this one's last batch
         while True:
             await self._some.wait()
-            await self._gather()
-            if jobs := self._take():
-                await self._carry_out(jobs)
+            async with self._turn:
+                await self._gather(requests, PATIENCE * seconds)
+                jobs = self._take()
+            if jobs:
+                requests, seconds = await self._carry_out(jobs)
 
-    async def _gather(self) -> None:
+    async def _gather(self, requests: int, seconds: float) -> None:
         """Wait a little, until as many requests stand in line as shared the last batch.
 
         Clients that were just answered are about to ask again, one after another; without this wait the first of them
         would make a batch of one. A client that is alone never waits.
         """
-        until = time.perf_counter() + PATIENCE * self._last_seconds
-        while len(self._line) < self._last_requests and time.perf_counter() < until:
+        until = time.perf_counter() + seconds
+        while len(self._line) < requests and time.perf_counter() < until:
             await asyncio.sleep(0.001)
-
-    def close(self) -> None:
-        """Wait until the thread has finished its batch."""
-        self._thread.shutdown()
 
     def _stand_in_line(self, rows: Sequence[Sequence[int]]) -> Ticket:
         ticket = Ticket([None] * len(rows), len(rows), asyncio.get_running_loop().create_future())
@@ -145,10 +149,14 @@ class Batcher:
                 self._forget(job)
 
     def _take(self) -> list[Job]:
-        """Return the next batch: one job of each request in turn, so that a large request does not delay small ones."""
+        """Return the next batch: one job of each request in turn, so that a large request does not delay small ones.
+
+        If others could encode, too, it leaves them their share.
+        """
         jobs: list[Job] = []
         left = self.token_budget
-        while self._line and (not jobs or len(self._line[0].own[0].ids) <= left):
+        share = -(-sum(len(ticket.own) for ticket in self._line) // (self.parallel - self.running))
+        while self._line and (not jobs or (len(jobs) < share and len(self._line[0].own[0].ids) <= left)):
             ticket = self._line.popleft()
             job = ticket.own.popleft()
             if ticket.own:
@@ -162,18 +170,22 @@ class Batcher:
             self._some.clear()
         return jobs
 
-    async def _carry_out(self, jobs: list[Job]) -> None:
-        loop, begun = asyncio.get_running_loop(), time.perf_counter()
+    async def _carry_out(self, jobs: list[Job]) -> tuple[int, float]:
+        """Encode a batch and deliver its vectors; return how many requests shared it, and the seconds it took."""
+        begun = time.perf_counter()
+        self.running += 1
         try:
-            vectors = await loop.run_in_executor(self._thread, self.forward, [job.ids for job in jobs])
+            vectors = await self.threads.run(partial(self.forward, [job.ids for job in jobs]))
         except Exception as error:  # whatever it is, the waiting requests must get it, and the service continues
             for job in jobs:
                 self._fail(job, error)
-            return
-        self._last_seconds = time.perf_counter() - begun
-        self._last_requests = len({ticket for job in jobs for ticket in job.waiting})
-        self._texts, self._seconds = self._texts + len(jobs), self._seconds + self._last_seconds
-        self.metrics.encoding.inc(self._last_seconds)
+            return 1, 0.0
+        finally:
+            self.running -= 1
+        seconds = time.perf_counter() - begun
+        requests = len({ticket for job in jobs for ticket in job.waiting})
+        self._texts, self._seconds = self._texts + len(jobs), self._seconds + seconds
+        self.metrics.encoding.inc(seconds)
         self.metrics.batches.observe(len(jobs))
         self.metrics.tokens.inc(sum(len(job.ids) for job in jobs))
         for job, vector in zip(jobs, vectors, strict=True):
@@ -181,6 +193,7 @@ class Batcher:
                 self._deliver(job, vector)
             else:
                 self._fail(job, TwinpassError("the model gave NaN or infinity for a text. Check its weights."))
+        return requests, seconds
 
     def _deliver(self, job: Job, vector: Vectors) -> None:
         self._forget(job)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import ipaddress
 import time
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fastapi import HTTPException
@@ -23,13 +25,17 @@ class Limits:
     """What is refused and how long is waited; the defaults suit a model of MiniLM's size on a CPU."""
 
     max_batch_tokens: int = 4_096  # encoded together: as Encoder does
+    max_batches: int = 2  # encoded at the same time, if torch does it on a CPU
     max_queue: int = 4_096  # texts accepted and not answered yet
+    max_connections: int = 1_024  # open at the same time; fewer where the process may open few files
     max_requests: int = 1_024  # requests read or answered at the same time
+    max_searches: int = 64  # searches that wait for a thread
     max_inputs: int = 2_048  # texts in one request: OpenAI's own limit
     max_chars: int = 100_000  # of one text; a model reads a few thousand of them
     max_body: int = 4 << 20  # bytes
     max_cosines: int = 250_000  # in one answer
-    timeout: float = 60.0  # seconds from the request to its answer
+    max_hits: int = 20_480  # queries x k of one search: 10 for each of 2,048
+    timeout: float = 60.0  # seconds for a request to arrive, and for its answer
 
     def __post_init__(self) -> None:
         if self.max_queue < self.max_inputs:
@@ -39,13 +45,29 @@ class Limits:
             )
 
 
+@lru_cache(maxsize=256)
+def host_of(value: bytes) -> str:
+    """Return the name in a Host header, in lower case and without the port."""
+    name = value.decode("latin-1").strip().lower()
+    return (name[: name.find("]") + 1] if name.startswith("[") else name.split(":")[0]).removesuffix(".")
+
+
+@lru_cache(maxsize=256)
+def is_loopback(host: str) -> bool:
+    """Tell whether a name or an address always means the machine itself: localhost, 127.0.0.0/8, ::1."""
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
 # These hold no content of the model or the index; the page asks for the key itself.
 OPEN = {"", "/", "/health", "/ready", "/docs", "/openapi.json"}
 OPEN_FOLDER = "/page/"
 
 
 class Gate:
-    """The outermost layer of the app: checks the key and the size, and counts every request.
+    """The outermost layer of the app: checks the host, the key and the size, and counts every request.
 
     A refused request is answered before its body is read.
     """
@@ -78,6 +100,8 @@ class Gate:
 
     def _refusal(self, scope: Scope) -> Refusal | None:
         headers = dict(scope["headers"])
+        if (refusal := self._wrong_host(scope)) is not None:
+            return refusal
         path = scope["path"].removeprefix(scope.get("root_path", ""))  # mounted elsewhere, it has a prefix
         if path in OPEN or path.startswith(OPEN_FOLDER):
             return None
@@ -93,6 +117,23 @@ class Gate:
         length = headers.get(b"content-length", b"0")
         if length.isdigit() and int(length) > self.limits.max_body:
             return Refusal(413, self._too_large(), headers={"Connection": "close"})
+        return None
+
+    def _wrong_host(self, scope: Scope) -> Refusal | None:
+        """Refuse a name that is not ours.
+
+        Without a key, a service on this machine's own address would otherwise answer any page in a browser here: the
+        page's own name can be made to resolve to 127.0.0.1 (DNS rebinding). Only the Host header gives it away.
+        """
+        if not self.service.checks_hosts(scope.get("server")):
+            return None
+        for name, value in scope["headers"]:
+            if name == b"host" and not (is_loopback(host := host_of(value)) or host in self.service.allow_hosts):
+                message = (
+                    f"this service does not answer to the name {ascii(host)[1:-1]!s:.100}. Use localhost, or start it "
+                    "with --allow-host NAME."
+                )
+                return Refusal(421, message, code="host_not_allowed", headers={"Connection": "close"})
         return None
 
     def _knows_key(self, sent: bytes) -> bool:
@@ -111,10 +152,7 @@ class Gate:
             nonlocal size, whole
             if whole:  # the next message says that the client has gone, which may take any time
                 return await receive()
-            try:
-                message = await asyncio.wait_for(receive(), deadline - loop.time())
-            except asyncio.TimeoutError:
-                raise HTTPException(408, "the body came too slowly.", {"Connection": "close"}) from None
+            message = await _before(deadline, receive)
             size, whole = size + len(message.get("body", b"")), not message.get("more_body", False)
             if size > self.limits.max_body:
                 raise HTTPException(413, self._too_large(), {"Connection": "close"})
@@ -130,3 +168,28 @@ class Gate:
         known = scope["method"] if scope["method"] in ("GET", "POST") else "other"  # bounds the number of labels
         self.service.metrics.requests.labels(known, route, str(status)).inc()
         self.service.metrics.seconds.labels(route).observe(seconds)
+
+
+async def _before(deadline: float, receive: Receive) -> Message:
+    """Return the next message, or refuse the request if it comes too late.
+
+    asyncio.wait_for makes a task each time, and before Python 3.12 it can lose a cancellation.
+    """
+    task, late = asyncio.current_task(), False
+
+    def expire() -> None:
+        nonlocal late
+        late = True
+        if task is not None:
+            task.cancel()
+
+    timer = asyncio.get_running_loop().call_at(deadline, expire)
+    try:
+        return await receive()
+    except asyncio.CancelledError:
+        if not late:
+            raise
+        getattr(task, "uncancel", int)()  # from Python 3.11 on
+        raise HTTPException(408, "the body came too slowly.", {"Connection": "close"}) from None
+    finally:
+        timer.cancel()

@@ -48,11 +48,11 @@ def page_router() -> APIRouter:
     assets = _read_assets()
 
     @router.get("/")
-    def index() -> Response:
+    async def index() -> Response:
         return _answer("index.html", assets)
 
     @router.get("/page/{name}")
-    def asset(name: str) -> Response:
+    async def asset(name: str) -> Response:
         return _answer(name, assets)
 
     @router.get("/docs")

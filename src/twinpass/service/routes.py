@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from twinpass.service.app import Encoded, Service
 
 TRUNCATED = "X-Truncated-Inputs"  # how many texts were longer than the model reads
+BLOCK = 256  # queries searched at once; between blocks, a search that nobody waits for ends
 SAMPLE, SEED, BINS = 2_000, 42, 50  # vectors that /analysis looks at: all pairs of them take well under a second
 
 
@@ -92,18 +95,22 @@ def own_router(service: Service) -> APIRouter:
         service.check_index()  # before anything is encoded
         queries = [body.query] if isinstance(body.query, str) else body.query
         _check_texts(service, queries, param="query")
+        most = service.limits.max_hits
+        if len(queries) * body.k > most:
+            message = f"{len(queries):,} queries x k = {body.k:,} hits; at most {most:,} per request. Send fewer."
+            raise Refusal(400, message, code="too_many_hits")
         work = _search(service, queries, body)
         encoded, found = await while_connected(request, work, timeout=service.limits.timeout)
         results = [[hit._asdict() | {"score": round(float(hit.score), 6)} for hit in hits] for hits in found]
         return _answer(service, encoded, {"results": results})
 
     @router.get("/index", response_model=IndexInfo, summary="Describe the index")
-    async def index() -> Any:
-        return await describing.get()
+    async def index(request: Request) -> Any:
+        return await while_connected(request, describing.get(), timeout=service.limits.timeout)
 
     @router.get("/analysis", response_model=Analysis, summary="The geometry of the indexed corpus")
-    async def analysis() -> Any:
-        return await measuring.get()
+    async def analysis(request: Request) -> Any:
+        return await while_connected(request, measuring.get(), timeout=service.limits.timeout)
 
     text: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
@@ -144,12 +151,22 @@ async def _encode(service: Service, given: str | list[str] | list[int] | list[li
 
 async def _search(service: Service, queries: Sequence[str], body: SearchRequest) -> tuple[Encoded, list[list[Hit]]]:
     encoded = await service.encode(queries, normalize=True)
+    given_up = threading.Event()
 
     def search() -> list[list[Hit]]:
         index, _ = service.fresh_index()
-        return index.search_vectors(encoded.vectors, body.k, where=body.where, min_score=body.min_score)
+        found: list[list[Hit]] = []
+        for start in range(0, len(queries), BLOCK):
+            if given_up.is_set():
+                break
+            block = encoded.vectors[start : start + BLOCK]
+            found += index.search_vectors(block, body.k, where=body.where, min_score=body.min_score)
+        return found
 
-    return encoded, await asyncio.to_thread(search)
+    try:
+        return encoded, await service.in_search_thread(search)
+    finally:
+        given_up.set()
 
 
 class Remembered:
@@ -162,10 +179,11 @@ class Remembered:
 
     async def get(self) -> Mapping[str, Any]:
         """Return what was computed; requests that come meanwhile wait for the same."""
-        _, version = await asyncio.to_thread(self._service.fresh_index)
+        _, version = await self._service.in_search_thread(self._service.fresh_index)
         if self._found is None or self._version != version:
             self._version = version
-            self._found = asyncio.create_task(asyncio.to_thread(self._compute, self._service))
+            work = partial(self._compute, self._service)
+            self._found = asyncio.create_task(self._service.in_search_thread(work))
         try:
             return await asyncio.shield(self._found)
         except Exception:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 
 from twinpass.display import Displayed, Grid
@@ -19,8 +19,9 @@ from twinpass.progress import Log, ignore
 from twinpass.provenance import provenance
 from twinpass.search.index import Index
 from twinpass.service.app import create_app
+from twinpass.service.connections import SWITCH, Server
+from twinpass.service.limits import is_loopback
 
-GRACE = 5  # seconds beyond a request's own limit, after which stopping no longer waits
 KEY_VARIABLE = "TWINPASS_API_KEY"
 
 
@@ -51,12 +52,14 @@ def serve(
     """Serve a model over HTTP until Ctrl-C or SIGTERM; requests accepted by then are still answered.
 
     `host` 0.0.0.0 lets other machines in; `port` 0 picks a free one. `started` is called with the address once requests
-    are accepted. The other options are those of `create_app`.
+    are accepted. The other options are those of `create_app`. Stopping takes at most `timeout` plus five seconds: if a
+    thread is still at work then, in native code for example, the process ends with it.
     """
     with listen(host, port) as bound:  # a port that is taken is reported before the model is loaded
         app = create_app(model, index, log=log, **options)
         service, url, bound_to = app.state.service, address(bound), bound.getsockname()[0]
-        if service.api_key is None and not bound_to.startswith("127.") and bound_to != "::1":
+        service.public = not is_loopback(bound_to)
+        if service.api_key is None and service.public:
             log(f"twinpass: warning: other machines can reach this service without a key; set {KEY_VARIABLE}.")
         log(f"serving {service.name} at {url} (Ctrl-C stops; API: {url}/docs)")
         place = index.place if isinstance(index, Index) else index
@@ -67,6 +70,10 @@ def serve(
         started(Serving(url, service.name, None if place is None else str(place), facts))
         run_server(app, bound)
     log("stopped.")
+    if service.at_work:  # for nobody; the interpreter's own end does not cope with threads in the middle of native code
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -91,11 +98,12 @@ def address(bound: socket.socket) -> str:
 
 def run_server(app: FastAPI, bound: socket.socket) -> None:
     """Serve until SIGINT or SIGTERM, then accept nothing new, finish what was accepted, and return."""
-    grace = int(app.state.service.limits.timeout) + GRACE
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=grace
-    )
+    server = Server(app)
+    sys.setswitchinterval(SWITCH)
     # uvicorn raises the signal again when it is done; stopping on request is not a failure.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
-    uvicorn.Server(config).run(sockets=[bound])
+    try:
+        server.run(sockets=[bound])
+    finally:
+        server.stopped()

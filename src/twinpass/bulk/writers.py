@@ -123,12 +123,13 @@ def encode_rows(
     """
     counted = {"rows": 0, "distinct": 0, "truncated": 0}
     with writing(target) as aside, WRITERS[target.suffix](aside, (count, encoder.dimensions), content) as write:
-        for block, vectors, cut in encoder.encode_stream(rows, key=itemgetter(0), normalize=content.normalize):
-            texts, others = zip(*block, strict=True)
-            write(texts, vectors, others)
-            for name, number in (("rows", len(texts)), ("distinct", len({*texts})), ("truncated", len(cut))):
-                counted[name] += number
-            advance(len(texts))
+        options: dict[str, Any] = {"normalize": content.normalize, "read_ahead": True, "advance": advance}
+        with contextlib.closing(encoder.encode_stream(rows, key=itemgetter(0), **options)) as encoded:
+            for block, vectors, cut in encoded:
+                texts, others = zip(*block, strict=True)
+                write(texts, vectors, others)
+                for name, number in (("rows", len(texts)), ("distinct", len({*texts})), ("truncated", len(cut))):
+                    counted[name] += number
         if counted["rows"] != count:
             raise RuntimeError(f"expected {count} rows, got {counted['rows']}")
     return counted

@@ -30,8 +30,6 @@ def cosine_scores(u: Floats, v: Floats) -> Array:
     """Return the cosine of each row of u (n, d) with the same row of v (n, d); a zero vector scores 0."""
     if u.shape != v.shape or u.ndim != 2:
         raise ModelError(f"expected the two sides of the pairs in one shape (n, d), got {u.shape} and {v.shape}.")
-    check_finite(u)
-    check_finite(v)
     scores = np.zeros(len(u))
     for start in range(0, len(u), _ROWS):
         a, b = (side[start : start + _ROWS].astype(np.float64) for side in (u, v))
@@ -39,19 +37,6 @@ def cosine_scores(u: Floats, v: Floats) -> Array:
         norms = np.sqrt(a2 * b2)
         np.divide(dots, norms, out=scores[start : start + _ROWS], where=norms > 0)
     return scores
-
-
-def check_finite(vectors: Floats) -> None:
-    """Raise ModelError where a vector holds a non-finite value."""
-    # One sum finds NaN and infinity without a boolean matrix; rows are looked at only when it does.
-    if np.isfinite(vectors.sum(dtype=np.float64)):
-        return
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise ModelError(
-            f"the model returned vectors with NaN or infinity for {len(bad)} of {len(vectors)} texts "
-            f"(the first is text {bad[0]}). Check its weights, or encode in fp32."
-        )
 
 
 def pearson(a: npt.ArrayLike, b: npt.ArrayLike) -> float:

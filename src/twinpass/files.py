@@ -1,13 +1,15 @@
-"""Files and folders that appear whole or not at all, locks, hashes, and the cache folder."""
+"""Files and folders that appear whole or not at all, locks, full disks, hashes, and the cache folder."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import hashlib
 import json
 import math
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,6 +21,8 @@ from twinpass.errors import OutputError
 # The umask can only be read by setting it, so this is done once, before there are threads.
 _UMASK = os.umask(0)
 os.umask(_UMASK)
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @contextlib.contextmanager
@@ -59,10 +63,12 @@ def write_json(target: str | os.PathLike[str], document: Any) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
+def locked(path: Path, *, wait: bool = True, what: object = None, keep: bool = True) -> Iterator[None]:
     """Hold a lock file, one holder at a time across processes; the system frees it when a process is killed.
 
-    Without `wait` a lock that is taken raises OutputError. The file stays, so that those who wait share one lock.
+    The file says which process on which machine holds it, so a file that a killed process left is no obstacle. Without
+    `wait` a lock that is taken raises OutputError, which names `what` is locked (the path itself by default) and the
+    holder. The file stays, so that those who wait share one lock; where nobody waits, `keep=False` removes it.
     """
     from filelock import FileLock, Timeout
 
@@ -71,10 +77,21 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[None]:
         try:
             lock.acquire(blocking=wait)
         except Timeout:
-            raise OutputError(f"{path} is locked by another process. Wait until it is done, then try again.") from None
+            holder = ""
+            with contextlib.suppress(OSError, UnicodeDecodeError):  # some systems let nobody read a locked file
+                holder = path.read_text(encoding="utf-8").strip()
+            raise OutputError(
+                f"{path if what is None else what} is locked by another process{holder and f' ({holder})'}. Wait until "
+                "it is done, then try again."
+            ) from None
     try:
+        with contextlib.suppress(OSError):  # the lock holds without the note, too
+            path.write_text(f"process {os.getpid()} on {platform.node()}\n", encoding="utf-8")
         yield
     finally:
+        if not keep:
+            with contextlib.suppress(OSError):
+                path.unlink()  # while it is held: a process that has it open sees that it is gone
         lock.release()
 
 
@@ -115,14 +132,57 @@ def explaining(target: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # safetensors reports a full disk with its own error class, which is not imported just for this test.
-        full = type(error).__name__ == "SafetensorError" and "os error" in str(error)
-        if not full and not isinstance(error, OSError):
+        if is_full(error):
+            raise disk_full(target, error) from error
+        # safetensors reports the system's errors with its own error class, which is not imported just for this test.
+        system = type(error).__name__ == "SafetensorError" and "os error" in str(error)
+        if not system and not isinstance(error, OSError):
             raise
         reason = getattr(error, "strerror", None) or error
         raise OutputError(
-            f"cannot write {target}: {reason}. What was there before is unchanged. Free space, or choose another place."
+            f"cannot write {target}: {reason}. What was there before is unchanged. Choose another place."
         ) from error
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Return whether an error says that a disk, or the user's share of it, is full."""
+    if isinstance(error, OSError):
+        return error.errno in _FULL
+    return type(error).__name__ == "SafetensorError" and any(f"os error {code})" in str(error) for code in _FULL)
+
+
+class DiskFull(OutputError):
+    """A full disk: which path it refused, how much is free, how much is needed, what to do."""
+
+    def __init__(
+        self,
+        target: Path,
+        reason: str,
+        *,
+        needed: int | None = None,
+        advice: str = "What was there before is unchanged. Free space, or choose another place.",
+    ) -> None:
+        self.target, self.reason = target, reason
+        folder = next(place for place in (target, *target.absolute().parents) if place.exists())
+        wanted = "" if needed is None else f", and about {human_bytes(needed)} more are needed"
+        free = human_bytes(shutil.disk_usage(folder).free)
+        super().__init__(f"cannot write {target}: {reason}: {free} are free{wanted}. {advice}")
+
+
+def disk_full(target: Path, error: BaseException) -> DiskFull:
+    """Return the error that explains a full disk."""
+    return DiskFull(target, getattr(error, "strerror", None) or os.strerror(errno.ENOSPC))
+
+
+def human_bytes(count: float) -> str:
+    """Return a number of bytes in the unit that fits it: 800 bytes, 12.5 kB, 1.2 GB."""
+    if count < 1000:
+        return f"{count:.0f} bytes"
+    for unit in ("kB", "MB", "GB"):
+        count /= 1000
+        if count < 999.95:
+            return f"{count:.1f} {unit}"
+    return f"{count / 1000:.1f} TB"
 
 
 def _beside(target: Path, *, folder: bool) -> Path:

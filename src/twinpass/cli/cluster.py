@@ -10,7 +10,8 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
 from twinpass.cli.options import DataOptions, ModelOptions
-from twinpass.files import check_writable
+from twinpass.files import check_writable, refuse_own_input
+from twinpass.text.sources import input_files
 
 
 @verb
@@ -33,6 +34,7 @@ def cluster(
     """Sort texts into groups by what they say: k-means on the directions of their vectors."""
     if output is not None:
         check_writable(output)  # before anything is encoded
+        refuse_own_input(output, input_files(names[-1]))
     index = index_of(console, chosen, data, place, names)
     found = index.cluster(k, seed=console.seed, representatives=representatives, output=output)
     if output is not None:

@@ -11,8 +11,9 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.index import Folder, MilvusOptions, open_index
 from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.errors import ConfigError
-from twinpass.files import check_writable
+from twinpass.files import check_writable, refuse_own_input
 from twinpass.provenance import provenance
+from twinpass.text.sources import input_files
 
 
 @verb
@@ -45,6 +46,7 @@ def search(
         raise ConfigError("expected queries after the index, or a file of queries with --queries, not both.")
     if output is not None:
         check_writable(output)
+        refuse_own_input(output, [] if source is None else input_files(source))
     index = open_index(console, chosen, place, folder)
     options: dict[str, Any] = {"k": k, "min_score": min_score, "where": where or []}
     found = index.answers(data.open(source).texts() if source is not None else queries or [], **options)

@@ -107,13 +107,13 @@ class Sorted(NamedTuple):
 
     order: npt.NDArray[np.intp]  # (n,) items by value
     group: npt.NDArray[np.intp]  # (n,) of each item, by value
-    firsts: npt.NDArray[np.intp]  # (groups,) where in the order each group begins
+    lasts: npt.NDArray[np.intp]  # (groups,) where in the order each group ends
 
     @classmethod
     def of(cls, values: Array) -> Sorted:
         """Sort values."""
         _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-        return cls(np.argsort(group, kind="stable"), group, np.cumsum(sizes) - sizes)
+        return cls(np.argsort(group, kind="stable"), group, np.cumsum(sizes) - 1)
 
     def ranks(self, counts: Array) -> tuple[Array, Array]:
         """Return how often each group was drawn, and its rank less the mean rank, (groups, b) each.
@@ -121,9 +121,10 @@ class Sorted(NamedTuple):
         Equal values share the mean of their ranks; the mean rank is the same with ties or without.
         """
         drawn = counts[self.order]
-        if len(self.firsts) < len(self.order):
-            drawn = np.add.reduceat(drawn, self.firsts, axis=0)
         ranks = np.cumsum(drawn, axis=0)
+        if len(self.lasts) < len(self.order):
+            ranks = ranks[self.lasts]
+            drawn = np.diff(ranks, axis=0, prepend=0)
         middle = (ranks[-1] + 1) / 2
         ranks -= drawn / 2
         ranks += 0.5 - middle

@@ -1,4 +1,4 @@
-"""A thread works one step ahead, hands its errors over and ends with the stream; very long texts; damaged weights."""
+"""A thread works one step ahead, hands its errors over and ends with the stream; damaged weights."""
 
 from __future__ import annotations
 
@@ -95,48 +95,3 @@ def test_vectors_that_are_not_finite_are_refused_by_name(tiny: Encoder) -> None:
         assert np.isfinite(tiny.encode(TEXTS)).all()
     finally:
         weights.data[number] = before
-
-
-@pytest.mark.parametrize("side", ["right", "left"])
-@pytest.mark.parametrize(
-    "text",
-    [
-        "the dog sat on a mat " * 400,
-        " " * 9000 + "the dog sat",
-        "dog" * 5000,
-        "狗 " * 5000,
-        "狗" * 5000,
-        "a" * 99 + "b" * 9000,
-    ],
-)
-def test_of_a_very_long_text_only_the_part_that_counts_is_tokenised(
-    tiny: Encoder, monkeypatch: pytest.MonkeyPatch, side: str, text: str
-) -> None:
-    monkeypatch.setattr(tiny.tokenizer, "truncation_side", side)
-    for limit in (3, 64):
-        found = tiny.tokens.ids([text, "a dog"], max_tokens=limit)
-        backend = tiny.tokenizer.backend_tokenizer
-        backend.enable_truncation(limit, direction=side)
-        whole = backend.encode_batch_fast([text, "a dog"])
-        assert found[0] == [encoding.ids for encoding in whole]
-        assert found[1] == [place for place, encoding in enumerate(whole) if encoding.overflowing]
-
-
-def test_a_text_of_megabytes_is_not_tokenised_whole(tiny: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
-    longest = 0
-
-    class Watched:
-        def __getattr__(self, name: str) -> object:
-            return getattr(backend, name)
-
-        def encode_batch_fast(self, texts: list[str]) -> object:
-            nonlocal longest
-            longest = max(longest, *map(len, texts))
-            return backend.encode_batch_fast(texts)
-
-    backend = tiny.tokenizer.backend_tokenizer
-    monkeypatch.setattr(
-        tiny.tokens, "tokenizer", type("T", (), {"backend_tokenizer": Watched(), "truncation_side": "right"})
-    )
-    tiny.tokens.ids(["the dog sat on a mat " * 100_000], max_tokens=32)
-    assert 0 < longest <= 4_096

@@ -18,9 +18,6 @@ from twinpass.errors import ConfigError, InputError
 
 Item = TypeVar("Item")
 
-CHARACTERS = 32  # read of a text for each token of the limit; English has about four to a token
-LEAST_CHARACTERS = 4_096  # read whatever the limit: some tokenizers treat a word of over 100 letters as a whole
-
 _truncation_lock = threading.Lock()  # a fast tokenizer keeps its truncation setting as state
 
 
@@ -38,29 +35,6 @@ def windows(items: Iterable[Item], size: int, key: Callable[[Item], str] | None 
             if not isinstance(text, str):
                 raise InputError(f"expected a string as text {place}, got {type(text).__name__}: {text!r:.60}.")
         yield [item for _, item in window]
-
-
-def _encode_batch(backend: Any, texts: list[str], max_tokens: int | None, side: str) -> list[Any]:
-    """Tokenise texts, of a very long one only the part that the limit can reach: a text of 10 MB costs no more.
-
-    The part is enough if it holds the limit twice over: how the text goes on then changes nothing in what is kept.
-    """
-    if max_tokens is None:
-        return list(backend.encode_batch_fast(texts))
-    most = max(LEAST_CHARACTERS, CHARACTERS * max_tokens)
-    parts = [text if len(text) <= most else _part(text, most, side) for text in texts]
-    encodings = list(backend.encode_batch_fast(parts))
-    for place, (text, part) in enumerate(zip(texts, parts, strict=True)):
-        if part is not text and len(encodings[place].overflowing) < 2:
-            (encodings[place],) = backend.encode_batch_fast([text])
-    return encodings
-
-
-def _part(text: str, most: int, side: str) -> str:
-    """Return the beginning of a text, cut between words if it has any; its end where a tokenizer keeps that."""
-    if side == "left":
-        return text[-most:].partition(" ")[2] or text[-most:]
-    return text[:most].rpartition(" ")[0] or text[:most]
 
 
 class Distinct:
@@ -120,7 +94,7 @@ class Tokens:
                 backend.no_truncation()
             else:
                 backend.enable_truncation(max_tokens, direction=self.tokenizer.truncation_side)
-            encodings = _encode_batch(backend, prepared, max_tokens, self.tokenizer.truncation_side)
+            encodings = backend.encode_batch_fast(prepared)
         # A text without a single token still needs one position.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         return ids, [place for place, encoding in enumerate(encodings) if encoding.overflowing]

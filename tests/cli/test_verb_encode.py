@@ -247,7 +247,7 @@ def test_a_line_that_is_too_long_is_refused_or_skipped(run, model, tmp_path):
 def test_no_verb_writes_over_what_it_reads(run, model, tmp_path):
     lines = tmp_path / "in.txt"
     lines.write_text("a dog\nthe cat\na mat\n")
-    assert run("index", "build", tmp_path / "i", model, lines).code == 0
+    assert run("index", "build", model, lines, "-o", tmp_path / "i").code == 0
     for command in (
         ("dedupe", model, lines, "-o", lines),
         ("cluster", model, lines, "-k", 2, "-o", lines),

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import math
+import os
 import platform
 import re
 import subprocess
@@ -24,6 +25,7 @@ from twinpass.files import (
     explaining,
     human_bytes,
     locked,
+    refuse_own_input,
     sha256,
     write_json,
     writing,
@@ -220,3 +222,57 @@ def test_registry_and_errors() -> None:
     assert suggest("two", registry) == ""
     assert issubclass(UserError, TwinpassError)
     assert "pip install 'twinpass[serve]'" in str(MissingExtra("this", "serve"))
+
+
+LEFT = """
+import os, signal, sys
+from twinpass.files import writing, writing_folder
+make, target, how = {"file": writing, "folder": writing_folder}[sys.argv[1]], sys.argv[2], sys.argv[3]
+with make(target) as aside:
+    (aside / "half" if sys.argv[1] == "folder" else aside).write_text("half")
+    print("writing", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL) if how == "dies" else sys.stdin.read()
+"""
+
+
+def leave(kind: str, target: Path, how: str) -> subprocess.Popen[str]:
+    """Start a process that writes, and wait until it has begun."""
+    command = [sys.executable, "-c", LEFT, kind, str(target), how]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None and process.stdout.readline() == "writing\n"
+    return process
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs the locks of Unix")
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_what_a_killed_process_left_is_cleared_and_what_a_live_one_writes_is_not(tmp_path: Path, kind: str) -> None:
+    target, other = tmp_path / "out.npy", tmp_path / "out"
+    with leave(kind, target, "dies") as dead, leave(kind, other, "dies") as unrelated:
+        dead.wait(), unrelated.wait()
+    (tmp_path / ".out.npy.mine").touch()  # not ours: another name
+    assert len(list(tmp_path.iterdir())) == 3
+    with leave(kind, target, "lives") as live:
+        (held,) = (path for path in tmp_path.glob(".out.npy.*.part"))  # the dead one's is gone
+        check_writable(target)
+        with writing(target) as aside:
+            aside.write_text("whole")
+        assert held.exists() and len(list(tmp_path.glob(".out.npy.*.part"))) == 1
+        live.kill()
+    with writing(target) as aside:
+        aside.write_text("whole")
+    assert sorted(path.name[:5] for path in tmp_path.iterdir()) == [".out.", ".out.", "out.n"]  # mine, and out's own
+
+
+def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in" / "a.parquet"
+    path.parent.mkdir()
+    path.write_text("rows")
+    symbolic, hard = tmp_path / "symbolic.parquet", tmp_path / "hard.parquet"
+    symbolic.symlink_to(path)
+    os.link(path, hard)
+    for name in (path, symbolic, hard, tmp_path / "in" / ".." / "in" / "a.parquet", path.parent):
+        with pytest.raises(OutputError, match=r"would replace the input .*a\.parquet"):
+            refuse_own_input(name, [path])
+    (tmp_path / "b.parquet").touch()
+    for name in (tmp_path / "b.parquet", tmp_path / "new.parquet"):
+        refuse_own_input(name, [path])

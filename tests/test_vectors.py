@@ -1,4 +1,4 @@
-"""Rows of length one."""
+"""Rows of length one, and of finite numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from twinpass.vectors import unit
+from twinpass.errors import ModelError
+from twinpass.vectors import check_finite, unit
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
@@ -28,3 +29,14 @@ def test_a_zero_row_stays_zero_and_what_was_given_is_not_changed() -> None:
 
 def test_no_rows_give_no_rows() -> None:
     assert unit(np.empty((0, 4), dtype=np.float32)).shape == (0, 4)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_vector_that_is_not_finite_is_refused_with_its_text(bad: float) -> None:
+    vectors, texts = np.ones((4, 2), dtype=np.float32), ["a", "b", "c" * 200, "d"]
+    check_finite(vectors, texts, model="m")
+    check_finite(np.full((4, 2), 3e38, dtype=np.float32), texts, model="m")  # large, and fine
+    vectors[2:, 1] = bad
+    expected = rf"m returned NaN or infinity for 2 of 4 texts, the first of them '{'c' * 80}' \(text 102,"
+    with pytest.raises(ModelError, match=expected):
+        check_finite(vectors, texts, model="m", position=lambda row: 100 + row)

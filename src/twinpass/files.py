@@ -10,9 +10,10 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -22,6 +23,7 @@ from twinpass.errors import OutputError
 _UMASK = os.umask(0)
 os.umask(_UMASK)
 
+PART = ".part"  # the end of the name of a file or folder that is not complete
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -29,30 +31,22 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path to write to; it is renamed to the target only if nothing failed."""
     target = Path(target)
-    aside = _beside(target, folder=False)
-    try:
-        with explaining(target):
-            yield aside
-            _flush(aside)
-            aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+    with _beside(target, folder=False) as aside, explaining(target):
+        yield aside
+        _flush(aside)
+        aside.replace(target)
 
 
 @contextlib.contextmanager
 def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary folder to fill; it replaces the target only if nothing failed."""
     target = Path(target)
-    aside = _beside(target, folder=True)
-    try:
-        with explaining(target):
-            yield aside
-            for path in aside.rglob("*"):
-                if path.is_file():
-                    _flush(path)
-            replace_folder(aside, target)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+    with _beside(target, folder=True) as aside, explaining(target):
+        yield aside
+        for path in aside.rglob("*"):
+            if path.is_file():
+                _flush(path)
+        replace_folder(aside, target)
 
 
 def write_json(target: str | os.PathLike[str], document: Any) -> None:
@@ -97,7 +91,20 @@ def locked(path: Path, *, wait: bool = True, what: object = None, keep: bool = T
 
 def check_writable(target: str | os.PathLike[str]) -> None:
     """Raise OutputError now if a file or folder of this name could not be written later."""
-    _beside(Path(target), folder=False).unlink(missing_ok=True)
+    with _beside(Path(target), folder=False):
+        pass
+
+
+def refuse_own_input(target: str | os.PathLike[str], inputs: Iterable[Path]) -> None:
+    """Raise OutputError if the target is a file that is read, by whatever name or link, or a folder that holds one."""
+    target = Path(target)
+    if not target.exists():
+        return
+    own = target.stat()
+    for path in inputs:
+        places = [path, *path.resolve().parents] if target.is_dir() else [path]
+        if any(os.path.samestat(own, place.stat()) for place in places):
+            raise OutputError(f"cannot write {target}: it would replace the input {path}. Choose another output.")
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -162,7 +169,7 @@ class DiskFull(OutputError):
         needed: int | None = None,
         advice: str = "What was there before is unchanged. Free space, or choose another place.",
     ) -> None:
-        self.target, self.reason = target, reason
+        self.target, self.reason, self.needed = target, reason, needed
         folder = next(place for place in (target, *target.absolute().parents) if place.exists())
         wanted = "" if needed is None else f", and about {human_bytes(needed)} more are needed"
         free = human_bytes(shutil.disk_usage(folder).free)
@@ -185,8 +192,12 @@ def human_bytes(count: float) -> str:
     return f"{count / 1000:.1f} TB"
 
 
-def _beside(target: Path, *, folder: bool) -> Path:
-    """Create an empty file or folder next to the target, so that renaming stays on one disk."""
+@contextlib.contextmanager
+def _beside(target: Path, *, folder: bool) -> Iterator[Path]:
+    """Yield an empty file or folder next to the target, so that renaming stays on one disk; delete it afterwards.
+
+    It is locked meanwhile, which tells it from one that a killed process left: those are deleted here.
+    """
     parent = target.parent
     if not parent.is_dir():
         raise OutputError(
@@ -195,13 +206,66 @@ def _beside(target: Path, *, folder: bool) -> Path:
     if not folder and target.is_dir():
         raise OutputError(f"cannot write {target}: it is a folder. Name a file.")
     with explaining(target):
-        if folder:
-            return Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=parent))
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=parent)
+        _clear_leftovers(target)
+        aside, handle = _make_locked(target, folder=folder)
+    try:
+        yield aside
+    finally:
         os.close(handle)
-        aside = Path(name)
-        aside.chmod(0o666 & ~_UMASK)
-        return aside
+        _delete(aside)
+
+
+def _make_locked(target: Path, *, folder: bool) -> tuple[Path, int]:
+    """Create a temporary file or folder, and a handle that locks it until the process ends."""
+    while True:
+        make = tempfile.mkdtemp if folder else _make_file
+        name = make(prefix=f".{target.name}.", suffix=PART, dir=target.parent)
+        handle = os.open(name, os.O_RDONLY)
+        if _lock(handle) is not False and os.fstat(handle).st_nlink:
+            return Path(name), handle
+        os.close(handle)  # another process took it for a leftover before it was locked
+
+
+def _make_file(suffix: str, prefix: str, dir: Path) -> str:
+    handle, name = tempfile.mkstemp(suffix, prefix, dir)
+    os.close(handle)
+    Path(name).chmod(0o666 & ~_UMASK)
+    return name
+
+
+def _clear_leftovers(target: Path) -> None:
+    """Delete what killed processes left of this target: temporary files and folders that nobody holds locked."""
+    ours = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(PART)}")
+    for path in [Path(entry) for entry in os.scandir(target.parent) if ours.fullmatch(entry.name)]:
+        with contextlib.suppress(OSError):  # another user's, or deleted meanwhile
+            handle = os.open(path, os.O_RDONLY)
+            try:
+                if _lock(handle):
+                    _delete(path)
+            finally:
+                os.close(handle)
+
+
+def _delete(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _lock(handle: int) -> bool | None:
+    """Lock a file or folder as long as the handle is open; False if another process has, None if no locks exist."""
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a disk without such locks
+        return None
+    return True
 
 
 def _flush(path: Path) -> None:

@@ -210,7 +210,7 @@ def test_progress_bar_on_a_terminal(run, model, sentences, tmp_path, monkeypatch
     drawn = []
     monkeypatch.setattr("twinpass.cli.console.Console.progress", drawing(drawn))
     run("encode", model, sentences, "-o", tmp_path / "v.npy")
-    assert drawn == [("encoding", 3), 3]
+    assert drawn == [("encoding", 3), 2, 1]  # a batch of the two distinct texts, then the repeat
 
 
 def drawing(drawn: list):
@@ -232,3 +232,27 @@ def test_the_input_is_read_once_before_and_once_for_the_work(run, model, sentenc
     assert len(passes) == 3  # the first only looks whether there is a row at all
     assert run("encode", model, sentences, "-o", tmp_path / "v.parquet").code == 0
     assert len(passes) == 3 + 4  # one more finds the other columns
+
+
+def test_a_line_that_is_too_long_is_refused_or_skipped(run, model, tmp_path):
+    lines = tmp_path / "in.txt"
+    lines.write_text(f"a dog\n{'the cat ' * 20}\na mat\n")
+    short = ("encode", model, lines, "-o", tmp_path / "v.npy", "--max-line-bytes", 50)
+    refused = run(*short)
+    assert refused.code == 2 and "expected at most 50 bytes in a line" in refused.err and "in.txt:2)" in refused.err
+    assert json.loads(run(*short, "--skip-bad-rows", "--json").out)["bad_rows"] == 1
+    assert np.load(tmp_path / "v.npy").shape[0] == 2
+
+
+def test_no_verb_writes_over_what_it_reads(run, model, tmp_path):
+    lines = tmp_path / "in.txt"
+    lines.write_text("a dog\nthe cat\na mat\n")
+    assert run("index", "build", model, lines, "-o", tmp_path / "i").code == 0
+    for command in (
+        ("dedupe", model, lines, "-o", lines),
+        ("cluster", model, lines, "-k", 2, "-o", lines),
+        ("search", tmp_path / "i", "--queries", lines, "-o", lines),
+    ):
+        ran = run(*command)
+        assert ran.code == 2 and "would replace the input" in ran.err, ran.err
+    assert lines.read_text() == "a dog\nthe cat\na mat\n"

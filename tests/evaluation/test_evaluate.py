@@ -1,4 +1,5 @@
 import csv
+import dataclasses
 import io
 import json
 
@@ -9,7 +10,8 @@ from tests.tiny import make_checkpoint
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.vector_cache import Cache
-from twinpass.errors import ConfigError, InputError, OutputError
+from twinpass.errors import ConfigError, InputError, ModelError, OutputError
+from twinpass.evaluation.compare import compare
 from twinpass.evaluation.evaluate import Settings, evaluate, make_jobs, split_names, task_texts
 from twinpass.evaluation.tasks import GROUPS, TASKS
 from twinpass.recipes.smoke_data import write_task
@@ -148,3 +150,37 @@ def test_transfer_shows_test_and_dev_apart(tmp_path, letter_model):
     markdown = found.to_text("markdown")
     assert "letters, test" in markdown and "letters, dev" in markdown and "MRPC: test F1" in markdown
     assert "Skip-thought, unsupervised [Table E.1] | 73.00 |" in markdown
+
+
+def test_without_resamples_there_are_scores_and_no_intervals(folder, letter_model):
+    found = evaluate(letter_model, "sts", data=folder, resamples=0, cache=False)
+    assert len(found.tasks) == 7 and found.averages
+    for score in [*found.averages, *(score for task in found.tasks for score in task.scores)]:
+        assert np.isfinite(score.value) and np.isnan(score.low) and np.isnan(score.high)
+    assert json.loads(found.to_text("json"))["tasks"][0]["scores"][0]["low"] is None and found.to_text()
+    with pytest.raises(ConfigError, match=r"resamples is -1; expected 0 \(no intervals\) or more"):
+        evaluate(letter_model, "sts", data=folder, resamples=-1)
+    with pytest.raises(ConfigError, match="a comparison needs at least 1"):
+        compare(found, found, resamples=0)
+
+
+def test_a_model_that_returns_nan_is_refused_by_name(folder):
+    def broken(texts):
+        return np.array([[np.nan if text == texts[3] else 1.0, 2.0] for text in texts], dtype=np.float32)
+
+    with pytest.raises(ModelError, match=r"broken returned NaN or infinity for 1 of .* \(text 3, counted from 0\)"):
+        evaluate(broken, "STS-B", data=folder, cache=False)
+
+
+def test_scores_of_another_precision_than_fp32_are_labelled(folder, letter_model, tmp_path):
+    int8 = dataclasses.replace(letter_model, computing={"precision": "int8", "runtime": "openvino"})
+    found = evaluate(int8, "STS-B", data=folder, resamples=0, cache=False, output=tmp_path / "int8.json")
+    document = json.loads((tmp_path / "int8.json").read_text())
+    assert (document["model"]["name"], document["model"]["precision"]) == (letter_model.name, "int8")
+    assert (document["options"]["precision"], document["options"]["runtime"]) == ("int8", "openvino")
+    assert f"| {letter_model.name} (int8) |" in found.to_text("markdown")
+    assert {record["model"] for record in found.records()} == {f"{letter_model.name} (int8)"}
+    plain = evaluate(letter_model, "STS-B", data=folder, resamples=0, cache=False)
+    assert "(fp32)" not in plain.to_text() and plain.records()[0]["model"] == letter_model.name
+    both = compare(tmp_path / "int8.json", plain, resamples=100)
+    assert both.first.startswith(f"{letter_model.name} (int8)") and both.second == letter_model.name

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from twinpass.errors import ModelError
-from twinpass.evaluation.statistics import cosine_scores, pearson, spearman
+from twinpass.evaluation.statistics import Sorted, cosine_scores, draw_counts, pearson, resampled_spearman, spearman
 
 
 def naive_cosines(u, v):
@@ -38,16 +37,18 @@ def test_constant_scores_have_no_correlation():
     assert np.isnan(pearson(np.arange(5), np.zeros(5)))
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_model_that_returns_nan_is_refused(bad):
-    vectors = np.ones((4, 2), dtype=np.float32)
-    vectors[2, 1] = bad
-    with pytest.raises(ModelError, match=r"NaN or infinity for 1 of 4 texts \(the first is text 2\)"):
-        cosine_scores(vectors, np.ones_like(vectors))
-
-
 def test_correlation_refuses_unequal_lengths_and_nan():
     with pytest.raises(ValueError, match="equally long"):
         spearman([1, 2], [1, 2, 3])
     with pytest.raises(ValueError, match="finite numbers only"):
         spearman([1, np.nan], [1, 2])
+
+
+@pytest.mark.parametrize("levels", [(None, 4), (4, None), (5, 3), (None, None)])
+def test_resampled_ranks_equal_scipys_with_and_without_ties(levels):
+    rng = np.random.default_rng(1)
+    x, y = (rng.normal(size=30) if level is None else rng.integers(0, level, 30).astype(float) for level in levels)
+    (counts,) = draw_counts([30], resamples=20, seed=0, name="t")
+    found = resampled_spearman(counts, Sorted.of(x), Sorted.of(y))
+    for column, value in zip(counts.astype(int).T, found, strict=True):
+        assert value == pytest.approx(stats.spearmanr(np.repeat(x, column), np.repeat(y, column)).statistic)

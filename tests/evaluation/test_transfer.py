@@ -6,7 +6,6 @@ import pytest
 import torch
 from tests.evaluation.naive import fit_one
 
-from twinpass.errors import ModelError
 from twinpass.evaluation.protocols import FAST
 from twinpass.evaluation.reading import Data, Rows, read_task
 from twinpass.evaluation.tasks import TASKS
@@ -99,8 +98,3 @@ def test_a_task_read_from_files(tmp_path):
     write_task(TASKS["CR"], tmp_path)
     scores = score_transfer(word_encode, read_task(TASKS["CR"], tmp_path), protocol=QUICK)
     assert len(scores.items.gold) == 3775 and scores.test_accuracy > 90
-
-
-def test_vectors_that_are_not_numbers_are_refused():
-    with pytest.raises(ModelError, match="NaN or infinity"):
-        score_transfer(lambda texts: np.full((len(texts), 3), np.nan, np.float32), small("CR"))

@@ -6,12 +6,15 @@ import gzip
 import io
 import os
 import sys
+import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.text.test_formats import put, read
 
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 from twinpass.text.corpus import open_corpus
 
 
@@ -88,3 +91,60 @@ def test_a_closed_standard_input_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(sys, "stdin", None)
     with pytest.raises(InputError, match="standard input is closed"):
         open_corpus("-")
+
+
+LONG = "long " * 50
+FILES = {
+    "a.txt": f"one\n{LONG}\nthree\n",
+    "a.txt.gz": f"one\n{LONG}\nthree\n",
+    "a.tsv": f"text\tid\none\t1\n{LONG}\t2\nthree\t3\n",
+    "a.csv": f'text,id\none,1\n"{LONG}",2\nthree,3\n',
+    "a.jsonl": f'{{"text": "one"}}\n{{"text": "{LONG}"}}\n{{"text": "three"}}\n',
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_line_is_bounded(tmp_path: Path, name: str) -> None:
+    content = FILES[name].encode()
+    path = put(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content)
+    line = 1 + FILES[name][: FILES[name].index("long")].count("\n")
+    with pytest.raises(InputError, match=rf"at most 100 bytes in a line.*{name}:{line}\)"):
+        list(open_corpus(path, columns="text", max_line_bytes=100))
+    corpus = open_corpus(path, columns="text", skip_bad_rows=True, max_line_bytes=100)
+    assert read(corpus) == [("one",), ("three",)]
+    assert corpus.bad_reasons == {"line too long": 1}
+    assert len(read(open_corpus(path, columns="text"))) == 3
+    with pytest.raises(ConfigError, match="at least 1"):
+        open_corpus(path, max_line_bytes=0)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+def test_the_end_of_a_line_does_not_count(tmp_path: Path, end: str) -> None:
+    path = put(tmp_path / "a.txt", f"{'x' * 100}{end}".encode())
+    assert read(open_corpus(path, max_line_bytes=100)) == [("x" * 100,)]
+    with pytest.raises(InputError, match="at most 99 bytes"):
+        open_corpus(path, max_line_bytes=99)
+
+
+def test_records_and_cells_are_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quoted = put(tmp_path / "a.csv", 'text,id\none,1\n"two\n' + "more\n" * 50 + '",2\nthree,3\n')
+    corpus = open_corpus(quoted, columns="text", skip_bad_rows=True, max_line_bytes=100)
+    assert ("one",) in read(corpus) and ("three",) in read(corpus)
+    assert corpus.bad_reasons["record too long"] == 1
+    pq.write_table(pa.table({"text": ["one", LONG, "é" * 60]}), tmp_path / "a.parquet")
+    corpus = open_corpus(tmp_path / "a.parquet", skip_bad_rows=True, max_line_bytes=100)
+    assert read(corpus) == [("one",)] and corpus.bad_reasons == {"text too long": 2}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(FILES["a.txt"].encode())))
+    with pytest.raises(InputError, match=r"at most 100 bytes in a line.*stdin:2"):
+        list(open_corpus("-", max_line_bytes=100))
+
+
+def test_a_packed_line_of_any_length_takes_little_memory(tmp_path: Path) -> None:
+    path = put(tmp_path / "bomb.txt.gz", gzip.compress(b"x" * 50_000_000, 1))
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match=r"at most 10,000,000 bytes.*bomb.txt.gz:1\)"):
+            open_corpus(path)
+        assert tracemalloc.get_traced_memory()[1] < 30_000_000
+    finally:
+        tracemalloc.stop()

@@ -15,9 +15,10 @@ from twinpass.bulk.shards import Job, check_shard_folder
 from twinpass.bulk.writers import WRITERS, Columns, Content, Row, encode_rows, find_columns
 from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError, InputError, OutputError
-from twinpass.files import check_writable
+from twinpass.files import check_writable, refuse_own_input
 from twinpass.progress import Advance, Log, Progress, ignore, silent
 from twinpass.provenance import provenance
+from twinpass.text.sources import MAX_LINE_BYTES, input_files
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -73,6 +74,7 @@ def encode_file(
     columns: str | Sequence[str] | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
     normalize: bool = False,
     shard_rows: int | None = None,
     ray: bool = False,
@@ -92,8 +94,8 @@ def encode_file(
 
     One float32 vector per text, in order; a row of several text columns gives its vectors one after another. Parquet
     also holds the texts and the other columns of the source; the other formats hold vectors only. `columns`,
-    `skip_bad_rows` and `header` are those of `open_corpus`. `model` is a name, a folder or an Encoder; the options from
-    `pooler` on are those of `Encoder.load` and go with a name.
+    `skip_bad_rows`, `header` and `max_line_bytes` are those of `open_corpus`. `model` is a name, a folder or an
+    Encoder; the options from `pooler` on are those of `Encoder.load` and go with a name.
 
     A single file appears whole or not at all. With `shard_rows` the output is a folder of files with at most that many
     rows; when stopped, the same call resumes it. With `ray`, `workers` of the Ray cluster at `address` (default: one
@@ -103,7 +105,9 @@ def encode_file(
 
     target = Path(output)
     shard_rows = _check(target, shard_rows, ray=ray, workers=workers, address=address)
-    corpus = open_corpus(source, columns=columns, skip_bad_rows=skip_bad_rows, header=header)
+    refuse_own_input(target, input_files(source))
+    reading: dict[str, Any] = {"columns": columns, "skip_bad_rows": skip_bad_rows, "header": header}
+    corpus = open_corpus(source, **reading, max_line_bytes=max_line_bytes)
     _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
     carried = find_columns(others for _, others in corpus.records()) if target.suffix == ".parquet" else Columns()
     for old, new in carried.renamed.items():
@@ -118,7 +122,6 @@ def encode_file(
         "trust_remote_code": trust_remote_code,
     }
     encoder, loading = _open(model, loading, log)
-    reading = {"columns": columns, "skip_bad_rows": skip_bad_rows, "header": header}
     options = {**loading, **reading, "normalize": normalize, "shard_rows": shard_rows}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
     content = Content(normalize, _metadata(facts), carried)

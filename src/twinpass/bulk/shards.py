@@ -24,7 +24,7 @@ from typing import Any
 
 from twinpass.bulk.writers import Columns, Row
 from twinpass.errors import InputError, OutputError
-from twinpass.files import check_writable, explaining, replace_folder, write_json, writing
+from twinpass.files import DiskFull, check_writable, explaining, locked, replace_folder, write_json, writing
 
 JOB, FINISHED, TEXTS = "_job.json", "_finished.jsonl", "_texts"
 
@@ -77,17 +77,24 @@ class Job:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Begin the job, and complete it if nothing failed; after a failure keep what a later run can resume."""
-        self.begin()
-        try:
-            yield
-            self.complete()
-        except BaseException as error:
-            holds_work = self.finished() or (self.folder / TEXTS).exists()
-            keep = holds_work and not isinstance(error, InputError)  # of an input that changed, every shard is in doubt
-            if self.folder != self.output and not keep:
-                shutil.rmtree(self.folder, ignore_errors=True)
-            raise
+        """Begin the job, and complete it if nothing failed; after a failure keep what a later run can resume.
+
+        Meanwhile a second run of any job with this output is refused.
+        """
+        with locked(self.output.with_name(f".{self.output.name}.lock"), wait=False, what=self.output, keep=False):
+            self.begin()
+            try:
+                yield
+                self.complete()
+            except BaseException as error:
+                holds_work = bool(self.finished()) or (self.folder / TEXTS).exists()
+                keep = holds_work and not isinstance(error, InputError)  # an input that changed: all is in doubt
+                if self.folder != self.output and not keep:
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                if keep and isinstance(error, DiskFull):
+                    advice = "Finished shards are kept: free space, then run the same command again."
+                    raise DiskFull(error.target, error.reason, needed=error.needed, advice=advice) from error
+                raise
 
     def finished(self) -> list[dict[str, int]]:
         """Return what was counted in each shard that is done."""

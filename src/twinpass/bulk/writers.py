@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.files import writing
+from twinpass.files import DiskFull, writing
 from twinpass.progress import Advance
 
 if TYPE_CHECKING:
@@ -121,16 +121,28 @@ def encode_rows(
 
     Repeats are recognised within a block of the stream, as the encoder does.
     """
+    try:
+        with writing(target) as aside, WRITERS[target.suffix](aside, (count, encoder.dimensions), content) as write:
+            counted = _write_all(write, rows, encoder, content, advance)
+            if counted["rows"] != count:
+                raise RuntimeError(f"expected {count} rows, got {counted['rows']}")
+    except DiskFull as full:  # by now what was written is deleted again, so this is how much is free, and is needed
+        raise DiskFull(target, full.reason, needed=4 * count * encoder.dimensions) from full
+    return counted
+
+
+def _write_all(
+    write: Write, rows: Iterable[Row], encoder: Encoder, content: Content, advance: Advance
+) -> dict[str, int]:
+    """Encode and write block after block; the stream is closed also when writing fails, and with it its thread."""
     counted = {"rows": 0, "distinct": 0, "truncated": 0}
-    with writing(target) as aside, WRITERS[target.suffix](aside, (count, encoder.dimensions), content) as write:
-        for block, vectors, cut in encoder.encode_stream(rows, key=itemgetter(0), normalize=content.normalize):
+    options: dict[str, Any] = {"normalize": content.normalize, "read_ahead": True, "advance": advance}
+    with contextlib.closing(encoder.encode_stream(rows, key=itemgetter(0), **options)) as encoded:
+        for block, vectors, cut in encoded:
             texts, others = zip(*block, strict=True)
             write(texts, vectors, others)
             for name, number in (("rows", len(texts)), ("distinct", len({*texts})), ("truncated", len(cut))):
                 counted[name] += number
-            advance(len(texts))
-        if counted["rows"] != count:
-            raise RuntimeError(f"expected {count} rows, got {counted['rows']}")
     return counted
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinpass.cli.console import Console, command_line, verb
-from twinpass.cli.options import DEFAULT_MODEL, DataOptions, ModelOptions
+from twinpass.cli.options import DEFAULT_MODEL, CacheOption, DataOptions, ModelOptions
 
 
 @verb
@@ -40,7 +40,7 @@ def analyze(
         list[Path] | None,
         typer.Option(help="A file of `evaluate -o FILE.json`: its Avg. STS colours Figure 3; repeatable."),
     ] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither read nor keep vectors on disk.")] = False,
+    cache: CacheOption = True,
 ) -> None:
     """Analyze the sentence vectors of models: alignment, uniformity, spectrum, densities, neighbours.
 
@@ -61,7 +61,7 @@ def analyze(
         results=results or (),
         runs=runs,
         **vars(reading),
-        cache=not no_cache,
+        cache=cache,
         seed=console.seed,
         progress=console.progress,
         log=console.log,

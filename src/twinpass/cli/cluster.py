@@ -10,6 +10,8 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
 from twinpass.cli.options import DataOptions, ModelOptions
+from twinpass.files import refuse_own_input
+from twinpass.text.sources import input_files
 
 
 @verb
@@ -35,6 +37,7 @@ def cluster(
 
     if output is not None:
         check_table(output)  # before anything is encoded
+        refuse_own_input(output, input_files(names[-1]))
     index = index_of(console, chosen, data, place, names)
     found = index.cluster(k, seed=console.seed, representatives=representatives, output=output)
     if output is not None:

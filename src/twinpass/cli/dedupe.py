@@ -10,6 +10,8 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
 from twinpass.cli.options import DataOptions, ModelOptions
+from twinpass.files import refuse_own_input
+from twinpass.text.sources import input_files
 
 
 @verb
@@ -36,6 +38,7 @@ def dedupe(
 
     if output is not None:
         check_output(output)  # before anything is encoded
+        refuse_own_input(output, input_files(names[-1]))
     found = index_of(console, chosen, data, place, names).dedupe(threshold, output=output)
     how = "" if found.exact else ", among nearest neighbours"
     target = f" -> {output}" if output else ""

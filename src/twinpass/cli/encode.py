@@ -10,6 +10,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.options import DataOptions, ModelOptions, exactly
+from twinpass.text.sources import MAX_LINE_BYTES
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ def encode(
         list[str], typer.Argument(metavar="[MODEL] INPUT", help="Input: a file, folder, pattern, - for stdin, or docs:")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="A .npy, .parquet or .safetensors file.")],
+    max_line_bytes: Annotated[
+        int, typer.Option(min=1, help="A longer line is a bad row (of parquet: a longer text).")
+    ] = MAX_LINE_BYTES,
     normalize: Annotated[bool, typer.Option("--normalize", help="Scale every vector to length one.")] = False,
     shard_rows: Annotated[
         int | None, typer.Option(min=1, help="Make OUTPUT a folder of files with at most this many rows; resumable.")
@@ -55,6 +59,7 @@ def encode(
         output,
         model=name,
         normalize=normalize,
+        max_line_bytes=max_line_bytes,
         shard_rows=shard_rows,
         progress=console.progress,
         log=console.log,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.options import ModelOptions, exactly
+from twinpass.cli.options import CacheOption, ModelOptions, exactly
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class TaskOptions:
         str | None, typer.Option(help="Text columns of your own files by name or position, comma-separated.")
     ] = None
     score: Annotated[str | None, typer.Option(help="Score or label column of your own files.")] = None
-    resamples: Annotated[int, typer.Option(min=100, help="Bootstrap resamples behind an interval.")] = 2000
-    cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep vectors on disk and read them from there.")
-    ] = True
+    resamples: Annotated[
+        int, typer.Option(min=0, help="Bootstrap resamples behind an interval; of evaluate, 0 for no intervals.")
+    ] = 2000
+    cache: CacheOption = True
 
     def given(self, chosen: ModelOptions, console: Console) -> dict[str, Any]:
         """Return the options as the library takes them."""

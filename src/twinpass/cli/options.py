@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MODEL = "minilm"
+CacheOption = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep vectors on disk and read them from there.")]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,9 @@ from twinpass.cli.console import Console, verb
 from twinpass.cli.index import Folder, MilvusOptions, Where, open_index
 from twinpass.cli.options import DataOptions, ModelOptions
 from twinpass.errors import ConfigError
+from twinpass.files import refuse_own_input
 from twinpass.provenance import provenance
+from twinpass.text.sources import input_files
 
 
 @verb
@@ -43,6 +45,7 @@ def search(
         raise ConfigError("expected queries after the index, or a file of queries with --queries, not both.")
     if output is not None:
         check_table(output)
+        refuse_own_input(output, [] if source is None else input_files(source))
     index = open_index(console, chosen, place, folder)
     options: dict[str, Any] = {"k": k, "min_score": min_score, "where": where or []}
     found = index.answers(data.open(source).texts() if source is not None else queries or [], **options)

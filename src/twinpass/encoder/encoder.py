@@ -7,7 +7,8 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Generator, Iterable, Sequence, Sized
+from contextlib import closing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from twinpass.encoder.ahead import ahead
 from twinpass.encoder.folder import Settings, save_model
 from twinpass.encoder.load import DROPOUT_FIELDS, assemble, explained, find_folder, settle, token_limit
 from twinpass.encoder.model import Dense, SentenceModel, WeightsSeen
@@ -27,7 +29,7 @@ from twinpass.encoder.tokens import Distinct, Tokens, windows
 from twinpass.errors import InputError
 from twinpass.progress import Advance, bar, silent
 from twinpass.text.batch import cut
-from twinpass.vectors import unit
+from twinpass.vectors import check_finite, unit
 
 Vectors = NDArray[np.float32]
 Item = TypeVar("Item")
@@ -158,10 +160,12 @@ class Encoder:
         show = bar if progress and sys.stderr.isatty() else silent
         with show("encoding", total=total) as advance:
             for window in windows(given, WINDOW):
-                known = len(distinct)
-                ids, cut_places = self.tokens.ids(distinct.add(window), max_tokens=limit)
+                known, fresh = len(distinct), distinct.add(window)
+                ids, cut_places = self.tokens.ids(fresh, max_tokens=limit)
                 cut_rows.update(known + place for place in cut_places)
                 blocks.append(self.encode_ids(ids, advance=advance))
+                place_of = lambda row, known=known: distinct.rows.index(known + row)  # noqa: E731
+                check_finite(blocks[-1], fresh, model=self.name, position=place_of)
                 advance(len(window) - len(ids))
         truncated = distinct.places(cut_rows)
         self._report_truncation(len(truncated), len(distinct.rows), limit)
@@ -180,22 +184,34 @@ class Encoder:
         normalize: bool = False,
         max_tokens: int | None = None,
         window: int = STREAM_WINDOW,
-    ) -> Iterator[Encoded[Item]]:
+        read_ahead: bool = False,
+        advance: Advance = lambda count: None,
+    ) -> Generator[Encoded[Item], None, None]:
         """Yield consecutive blocks of items with their vectors, in order, in constant memory.
 
-        Answers are texts, or anything from which `key` takes the text, such as a row with an id beside it.
+        Items are texts, or anything from which `key` takes the text, such as a row with an id beside it. With
+        `read_ahead`, a thread reads and tokenises the next block while this one is computed; close the stream to end
+        it early. `advance` is called with the number of texts of each batch that is done.
         """
-        truncated = count = 0
-        for block in windows(items, window, key):
+        limit = self._limit(max_tokens)
+
+        def tokenize(block: list[Item]) -> tuple[list[Item], list[Any], Distinct, list[list[int]], list[int]]:
             texts: list[Any] = block if key is None else [key(item) for item in block]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", TruncationWarning)
-                vectors, cut_places = self.encode(
-                    texts, normalize=normalize, max_tokens=max_tokens, return_truncated=True
-                )
-            truncated, count = truncated + len(cut_places), count + len(block)
-            yield Encoded(block, vectors, cut_places)
-        self._report_truncation(truncated, count, self._limit(max_tokens))
+            distinct = Distinct()
+            return block, texts, distinct, *self.tokens.ids(distinct.add(texts), max_tokens=limit)
+
+        truncated = count = 0
+        tokenized = map(tokenize, windows(items, window, key))
+        with closing(ahead(tokenized)) if read_ahead else nullcontext(tokenized) as blocks:
+            for block, texts, distinct, ids, cut_rows in blocks:
+                vectors = self.encode_ids(ids, advance=advance)
+                vectors = vectors[np.asarray(distinct.rows)] if len(ids) < len(block) else vectors
+                check_finite(vectors, texts, model=self.name, position=count.__add__)
+                advance(len(block) - len(ids))
+                cut_places = distinct.places({*cut_rows})
+                truncated, count = truncated + len(cut_places), count + len(block)
+                yield Encoded(block, unit(vectors) if normalize else vectors, cut_places)
+        self._report_truncation(truncated, count, limit)
 
     def similarity(
         self,

@@ -22,6 +22,7 @@ from twinpass.encoder.any_model import Encode, Model
 from twinpass.errors import ModelError, OutputError
 from twinpass.files import cache_folder
 from twinpass.progress import Advance
+from twinpass.vectors import check_finite
 
 MAX_BYTES = 4 << 30
 _BLOCK = 4_096  # texts encoded before they are stored: a run that is stopped loses at most these
@@ -172,10 +173,5 @@ def checked_vectors(model: Model, texts: Sequence[str]) -> Vectors:
         )
     if not (np.issubdtype(vectors.dtype, np.floating) or np.issubdtype(vectors.dtype, np.integer)):
         raise ModelError(f"{model.name} returned {vectors.dtype} values; expected numbers.")
-    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(wrong):
-        raise ModelError(
-            f"{model.name} returned NaN or infinity for {len(wrong)} of {len(texts)} texts, the first of them "
-            f"{texts[wrong[0]][:80]!r}. Check its weights, or encode in fp32."
-        )
+    check_finite(vectors, texts, model=model.name)
     return vectors.astype(np.float32, copy=False)

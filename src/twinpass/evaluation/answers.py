@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,12 +15,24 @@ import numpy.typing as npt
 
 from twinpass.errors import InputError
 from twinpass.evaluation.retrieval import MEASURES, mean_measures
-from twinpass.evaluation.statistics import Array, draw_counts, pearson, resampled_pearson, resampled_spearman, spearman
+from twinpass.evaluation.statistics import (
+    Array,
+    Sorted,
+    draw_counts,
+    pearson,
+    resampled_pearson,
+    resampled_spearman,
+    spearman,
+)
 
 Classes = npt.NDArray[np.int64]
 Samples = dict[str, Array]
 
-_CORRELATIONS = {"spearman": (spearman, resampled_spearman), "pearson": (pearson, resampled_pearson)}
+# Of each metric: the correlation of two rows, what is done once with each row, and the resampled correlation of that.
+_CORRELATIONS: dict[str, tuple[Callable[..., float], Callable[[Array], Any], Callable[..., Array]]] = {
+    "spearman": (spearman, Sorted.of, resampled_spearman),
+    "pearson": (pearson, np.asarray, resampled_pearson),
+}
 
 
 class Answers:
@@ -43,6 +56,8 @@ class Answers:
 
     def samples(self, *, resamples: int, seed: int, name: str) -> Samples:
         """Return the resampled scores (resamples,) under the names of values()."""
+        if not resamples:
+            return {key: np.empty(0) for key in self.values()}
         blocks = [self._weighted(c) for c in draw_counts(self.sizes, resamples=resamples, seed=seed, name=name)]
         return {key: np.concatenate([block[key] for block in blocks]) for key in blocks[0]}
 
@@ -74,7 +89,7 @@ class Pairs(Answers):
     def values(self) -> dict[str, float]:
         """Return 'all|mean|wmean METRIC' and 'SUBSET METRIC', correlations from -1 to 1."""
         values: dict[str, float] = {}
-        for metric, (correlate, _) in _CORRELATIONS.items():
+        for metric, (correlate, _, _) in _CORRELATIONS.items():
             each = np.array([correlate(*subset) for subset in self.subsets.values()])
             values |= self._named(metric, correlate(*self._joined()), each)
         return values
@@ -87,12 +102,20 @@ class Pairs(Answers):
     def _weighted(self, counts: Array) -> Samples:
         edges = np.cumsum(self.sizes)[:-1]
         samples: Samples = {}
-        for metric, (_, correlate) in _CORRELATIONS.items():
-            parts = zip(np.split(counts, edges), self.subsets.values(), strict=True)
+        for metric, (_, _, correlate) in _CORRELATIONS.items():
+            joined, *subsets = self._prepared[metric]
+            parts = zip(np.split(counts, edges), subsets, strict=True)
             each = np.array([correlate(part, *subset) for part, subset in parts])
-            joined = correlate(counts, *self._joined()) if len(each) > 1 else each[0]
-            samples |= self._named(metric, joined, each)
+            samples |= self._named(metric, correlate(counts, *joined) if len(each) > 1 else each[0], each)
         return samples
+
+    @cached_property
+    def _prepared(self) -> dict[str, list[list[Any]]]:
+        """For each metric, what all resamples need of scores and gold scores: of all pairs, then of each subset."""
+        rows = [self._joined(), *self.subsets.values()]
+        return {
+            metric: [[prepare(row) for row in two] for two in rows] for metric, (_, prepare, _) in _CORRELATIONS.items()
+        }
 
     def _joined(self) -> tuple[Array, Array]:
         scores, gold = zip(*self.subsets.values(), strict=True)

@@ -13,10 +13,10 @@ import numpy as np
 from twinpass.display import Displayed, Grid
 from twinpass.encoder.any_model import Encode, Model
 from twinpass.encoder.vector_cache import Cache
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.answers import Answers, answers_from_json
 from twinpass.evaluation.evaluate import SEED, Job, Settings, describe_options, evaluate, make_jobs
-from twinpass.evaluation.results import SCALE, Results
+from twinpass.evaluation.results import SCALE, Results, labelled
 from twinpass.evaluation.statistics import RESAMPLES, Array, interval, two_sided_p
 from twinpass.evaluation.tasks import GROUPS
 from twinpass.progress import Log, Progress, ignore, silent
@@ -110,6 +110,8 @@ def compare(
     difference contains zero, the verdict is "no difference shown". The options are those of `evaluate`; they apply
     to the sides that are models.
     """
+    if resamples < 1:
+        raise ConfigError(f"resamples is {resamples}; a comparison needs at least 1.")
     settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
     jobs: list[Job] = []  # the data is read once for both
     sides = []
@@ -134,7 +136,7 @@ def compare(
 def _take(results: Results) -> _Answers:
     """Take the items of results: the cosine of STS, the test predictions of transfer, and so on."""
     tasks = [task for task in results.tasks if task.items]
-    return _Answers(results.model, {task.task: next(iter(task.items.values())) for task in tasks})
+    return _Answers(results.label, {task.task: next(iter(task.items.values())) for task in tasks})
 
 
 def _read(path: Path) -> _Answers:
@@ -143,7 +145,7 @@ def _read(path: Path) -> _Answers:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
         tasks = [task for task in document["tasks"] if task["items"]]
         items = {task["task"]: answers_from_json(next(iter(task["items"].values()))) for task in tasks}
-        return _Answers(f"{document['model']['name']} ({path})", items)
+        return _Answers(f"{labelled(document['model']['name'], document['model'])} ({path})", items)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise InputError(
             f"{path} is not a result file with items: {error!r}. Write one with: twinpass evaluate ... -o FILE.json"

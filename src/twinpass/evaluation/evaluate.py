@@ -102,11 +102,13 @@ def evaluate(
     protocol   of transfer: full (published numbers) or fast
     split      of STS-B and SICK-R: test or dev; `regressor` also scores them with SentEval's regressor
     columns    text columns of your own files; `score` is their score or label column
-    resamples  bootstrap resamples behind an interval, drawn with `seed`
+    resamples  bootstrap resamples behind an interval, drawn with `seed`; 0 leaves the intervals out
     cells      show STS by every protocol; `subsets` shows each year's subsets; beside="paper" the published rows
     output     also write the results to a .json (for `compare`), .csv, .md or .tex file
     cache      keep vectors on disk and read them from there; False does neither
     """
+    if resamples < 0:
+        raise ConfigError(f"resamples is {resamples}; expected 0 (no intervals) or more.")
     if beside not in (None, PAPER):
         raise ConfigError(f"--beside expects 'paper', got {beside!r}.")
     if output is not None:
@@ -125,13 +127,15 @@ def evaluate(
     finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
     results = Results(
         model=opened.name,
+        computing=opened.computing,
         fingerprint=opened.fingerprint,
         tasks=scored,
         averages=average_scores(scored),
         resamples=resamples,
         seed=seed,
         seconds=time.perf_counter() - started,
-        provenance=provenance(options=describe_options(tasks, settings, loading)) | {"finished": finished},
+        provenance=provenance(options=describe_options(tasks, settings, {**loading, **opened.computing}))
+        | {"finished": finished},
         cells=cells,
         subsets=subsets,
         beside=beside,

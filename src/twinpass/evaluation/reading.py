@@ -116,17 +116,17 @@ Row = tuple[tuple[str, ...], float]
 
 def _parallel(task: Task, part: Part, root: Path) -> Iterator[Row]:
     """Sentences in one file, gold scores in another; a line without a score is not scored."""
-    inputs, scores = (_lines(task, root / file) for file in part.files)
+    of_inputs, of_scores = (root / file for file in part.files)
+    inputs, scores = _lines(task, of_inputs), _lines(task, of_scores)
     if len(inputs) != len(scores):
         raise InputError(
-            f"{task.name} {part.name}: {root / part.files[0]} has {len(inputs)} lines and "
-            f"{root / part.files[1]} {len(scores)}. Expected equally many; take complete copies."
+            f"{task.name} {part.name}: {of_inputs} has {len(inputs)} lines and {of_scores} {len(scores)}. "
+            "Expected equally many; take complete copies."
         )
     for number, (line, score) in enumerate(zip(inputs, scores, strict=True), start=1):
         if score.strip():
-            place = f"{root / part.files[0]}:{number}"
-            gold = _number(score, f"{root / part.files[1]}:{number}")
-            yield _texts(task, line.split("\t"), place), gold
+            gold = _number(score, f"{of_scores}:{number}")
+            yield _texts(task, line.split("\t"), f"{of_inputs}:{number}"), gold
 
 
 def _table(task: Task, part: Part, root: Path) -> Iterator[Row]:

@@ -78,6 +78,7 @@ class Results(Displayed):
 
     model: str
     fingerprint: str | None
+    computing: Mapping[str, str] = field(default_factory=dict)  # an encoder's precision and runtime
     tasks: list[TaskResult]
     averages: list[Score]
     resamples: int
@@ -88,6 +89,11 @@ class Results(Displayed):
     subsets: bool = False
     beside: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The model's name, with its precision where that is not fp32."""
+        return labelled(self.model, self.computing)
+
     def grids(self) -> list[Grid]:
         """Return STS (by one protocol or all), its subsets if they are shown, transfer, and every other task."""
         sts, transfer = ([task for task in self.tasks if task.kind == kind] for kind in ("sts", "transfer"))
@@ -96,7 +102,7 @@ class Results(Displayed):
             grids += [_subset_grid(task, names) for task in sts if len(names := _subsets(task)) > 1]
         if transfer:
             grids.append(_transfer_grid(self, transfer))
-        return grids + [_other_grid(task) for task in self.tasks if task.kind not in ("sts", "transfer")]
+        return grids + [_other_grid(self, task) for task in self.tasks if task.kind not in ("sts", "transfer")]
 
     def records(self) -> list[dict[str, Any]]:
         """Return every score with all that says what it is."""
@@ -104,7 +110,7 @@ class Results(Displayed):
         places += [("Avg.", "", "", score) for score in self.averages]
         columns = ("over", "metric", "protocol", "value", "low", "high", "n")
         return [
-            {"model": self.model, "task": task, "kind": kind, "split": split} | {c: getattr(score, c) for c in columns}
+            {"model": self.label, "task": task, "kind": kind, "split": split} | {c: getattr(score, c) for c in columns}
             for task, kind, split, score in places
         ]
 
@@ -112,7 +118,7 @@ class Results(Displayed):
         """Return the document that a result file holds; `compare` reads it."""
         document = {
             **self.provenance,
-            "model": {"name": self.model, "fingerprint": self.fingerprint},
+            "model": {"name": self.model, "fingerprint": self.fingerprint, **self.computing},
             "scale": SCALE,
             "confidence": {"level": LEVEL, "resamples": self.resamples, "seed": self.seed},
             "cells": {cell.name: list(papers_using(cell)) for cell in CELLS},
@@ -142,6 +148,12 @@ FORMATS.add("json", lambda results: json.dumps(results.to_dict(), indent=2, ensu
 FORMATS.add("csv", lambda results: results.to_csv())
 FORMATS.add("markdown", lambda results: to_markdown(results.grids()))
 FORMATS.add("latex", lambda results: to_latex(results.grids()))
+
+
+def labelled(name: str, computing: Mapping[str, str]) -> str:
+    """Return a name with the precision beside it where that is not fp32, because scores differ by it."""
+    precision = computing.get("precision", "fp32")
+    return name if precision == "fp32" else f"{name} ({precision})"
 
 
 def check_output(path: Path) -> str:
@@ -216,13 +228,13 @@ def _sts_grid(results: Results, tasks: list[TaskResult]) -> Grid:
     notes = [f"{task.task}: {note}" for task in tasks for note in task.notes]
     for cell in cells:
         scores = [cell_score(task, cell) for task in tasks] + ([averages.get(cell.name)] if averages else [])
-        rows.append([results.model if len(cells) == 1 else cell.name, *map(_number, scores)])
+        rows.append([results.label if len(cells) == 1 else cell.name, *map(_number, scores)])
         if len(cells) == 1:
             rows.append([f"  {INTERVAL}", *map(_span, scores)])
         rows += _beside(results, cell, columns)
         papers = "; ".join(papers_using(cell)) or "no paper of Table B.1"
         notes.append(f"{cell.name}: used by {papers}")
-    metric = f"{results.model}, every protocol" if len(cells) > 1 else cells[0].name
+    metric = f"{results.label}, every protocol" if len(cells) > 1 else cells[0].name
     splits = "/".join(dict.fromkeys(task.split for task in tasks))
     return Grid(f"STS, correlation x 100 ({metric}, {splits})", columns, rows, notes)
 
@@ -256,9 +268,9 @@ def _transfer_grid(results: Results, tasks: list[TaskResult]) -> Grid:
     columns = ["", *(task.task for task in tasks), *(["Avg."] if average else [])]
     test = [task.scores[0] for task in tasks] + average
     rows = [
-        [f"{results.model}, test", *map(_number, test)],
+        [f"{results.label}, test", *map(_number, test)],
         [f"  {INTERVAL}", *map(_span, test)],
-        [f"{results.model}, dev", *(_number(task.scores[-1]) for task in tasks), *[""] * len(average)],
+        [f"{results.label}, dev", *(_number(task.scores[-1]) for task in tasks), *[""] * len(average)],
         *_beside(results, None, columns),
     ]
     f1 = [(task.task, score) for task in tasks for score in task.scores if score.metric == "f1"]
@@ -267,8 +279,8 @@ def _transfer_grid(results: Results, tasks: list[TaskResult]) -> Grid:
     return Grid(title, columns, rows, notes)
 
 
-def _other_grid(task: TaskResult) -> Grid:
+def _other_grid(results: Results, task: TaskResult) -> Grid:
     rows = [[METRICS.get(s.metric, s.metric), _number(s), _span(s)] for s in task.scores]
     count = f"{task.scores[0].n:,} {'queries' if task.kind == 'retrieval' else 'pairs'}"
-    title = f"{task.task}, x 100 ({count if task.scores[0].n else task.split})"
+    title = labelled(f"{task.task}, x 100 ({count if task.scores[0].n else task.split})", results.computing)
     return Grid(title, ["", "score", INTERVAL], rows, task.notes)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from twinpass.encoder.any_model import Encode
 from twinpass.errors import InputError, ModelError
-from twinpass.evaluation.statistics import Array, Floats, check_finite
+from twinpass.evaluation.statistics import Array, Floats
 from twinpass.vectors import unit
 
 MEASURES = ("r_at_1", "r_at_5", "r_at_10", "mrr", "ndcg_at_10")
@@ -77,7 +77,7 @@ def measure_queries(queries: Floats, documents: Floats, relevant: Sequence[int |
     answers = [_as_rows(rows, len(documents), i) for i, rows in enumerate(relevant)]
     if len(answers) != len(queries) or not answers:
         raise InputError(f"expected one answer per query, got {len(queries)} queries, {len(answers)} answers.")
-    queries, documents = _finite_unit(queries), _finite_unit(documents)
+    queries, documents = (unit(np.asarray(side, dtype=np.float32)) for side in (queries, documents))
     if queries.shape[1] != documents.shape[1]:
         raise ModelError(f"queries have {queries.shape[1]} dimensions and documents {documents.shape[1]}.")
     rows = max(1, _BLOCK // len(documents))
@@ -104,11 +104,6 @@ def _measure(ranks: npt.NDArray[np.intp]) -> list[float]:
     gain = np.sum(1 / np.log2(1 + ranks[ranks <= 10]))
     ideal = np.sum(1 / np.log2(2 + np.arange(min(len(ranks), 10))))
     return [*recalls, float(1 / ranks.min()), float(gain / ideal)]
-
-
-def _finite_unit(vectors: Floats) -> npt.NDArray[np.float32]:
-    check_finite(vectors)
-    return unit(np.asarray(vectors, dtype=np.float32))
 
 
 def _as_rows(rows: int | Collection[int], documents: int, query: int) -> npt.NDArray[np.intp]:

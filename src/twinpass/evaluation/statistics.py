@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,8 +31,6 @@ def cosine_scores(u: Floats, v: Floats) -> Array:
     """Return the cosine of each row of u (n, d) with the same row of v (n, d); a zero vector scores 0."""
     if u.shape != v.shape or u.ndim != 2:
         raise ModelError(f"expected the two sides of the pairs in one shape (n, d), got {u.shape} and {v.shape}.")
-    check_finite(u)
-    check_finite(v)
     scores = np.zeros(len(u))
     for start in range(0, len(u), _ROWS):
         a, b = (side[start : start + _ROWS].astype(np.float64) for side in (u, v))
@@ -39,19 +38,6 @@ def cosine_scores(u: Floats, v: Floats) -> Array:
         norms = np.sqrt(a2 * b2)
         np.divide(dots, norms, out=scores[start : start + _ROWS], where=norms > 0)
     return scores
-
-
-def check_finite(vectors: Floats) -> None:
-    """Raise ModelError where a vector holds a non-finite value."""
-    # One sum finds NaN and infinity without a boolean matrix; rows are looked at only when it does.
-    if np.isfinite(vectors.sum(dtype=np.float64)):
-        return
-    bad = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(bad):
-        raise ModelError(
-            f"the model returned vectors with NaN or infinity for {len(bad)} of {len(vectors)} texts "
-            f"(the first is text {bad[0]}). Check its weights, or encode in fp32."
-        )
 
 
 def pearson(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
@@ -116,23 +102,43 @@ def resampled_pearson(counts: Array, x: Array, y: Array) -> Array:
     return _ratio(xy - mean_x * mean_y, xx - mean_x**2, yy - mean_y**2)
 
 
-def resampled_spearman(counts: Array, x: Array, y: Array) -> Array:
-    """Return Spearman's correlation of x and y (n,) in each resample of counts (n, b)."""
-    middle = (counts.sum(axis=0) + 1) / 2  # the mean rank, ties or not
-    a, b = _ranks(counts, x) - middle, _ranks(counts, y) - middle
-    counted_a, counted_b = counts * a, counts * b
-    sums = (np.einsum("ij,ij->j", *two) for two in ((counted_a, b), (counted_a, a), (counted_b, b)))
-    return _ratio(*sums)
+class Sorted(NamedTuple):
+    """What sorting (n,) values once tells for all resamples: equal values are a group."""
+
+    order: npt.NDArray[np.intp]  # (n,) items by value
+    group: npt.NDArray[np.intp]  # (n,) of each item, by value
+    lasts: npt.NDArray[np.intp]  # (groups,) where in the order each group ends
+
+    @classmethod
+    def of(cls, values: Array) -> Sorted:
+        """Sort values."""
+        _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
+        return cls(np.argsort(group, kind="stable"), group, np.cumsum(sizes) - 1)
+
+    def ranks(self, counts: Array) -> tuple[Array, Array]:
+        """Return how often each group was drawn, and its rank less the mean rank, (groups, b) each.
+
+        Equal values share the mean of their ranks; the mean rank is the same with ties or without.
+        """
+        drawn = counts[self.order]
+        ranks = np.cumsum(drawn, axis=0)
+        if len(self.lasts) < len(self.order):
+            ranks = ranks[self.lasts]
+            drawn = np.diff(ranks, axis=0, prepend=0)
+        middle = (ranks[-1] + 1) / 2
+        ranks -= drawn / 2
+        ranks += 0.5 - middle
+        return drawn, ranks
 
 
-def _ranks(counts: Array, values: Array) -> Array:
-    """Ranks (n, b) of the items in each resample, equal values sharing the mean of their ranks."""
-    _, group, sizes = np.unique(values, return_inverse=True, return_counts=True)
-    firsts = np.cumsum(sizes) - sizes
-    drawn = np.add.reduceat(counts[np.argsort(group, kind="stable")], firsts, axis=0)
-    ends = np.cumsum(drawn, axis=0)
-    ranks: Array = (ends - (drawn - 1) / 2)[group]
-    return ranks
+def resampled_spearman(counts: Array, x: Sorted, y: Sorted) -> Array:
+    """Return Spearman's correlation of two sorted rows of values in each resample of counts (n, b)."""
+    (drawn_x, a), (drawn_y, b) = x.ranks(counts), y.ranks(counts)
+    counted_a = drawn_x * a
+    spread_a, spread_b = np.einsum("ij,ij->j", counted_a, a), np.einsum("ij,ij,ij->j", drawn_y, b, b)
+    if len(a) == len(counts):  # no two values of x are equal: its order is one of items
+        return _ratio(np.einsum("ij,ij->j", counted_a, b[y.group[x.order]]), spread_a, spread_b)
+    return _ratio(np.einsum("ij,ij,ij->j", counts, a[x.group], b[y.group]), spread_a, spread_b)
 
 
 def _ratio(covariance: Array, spread_x: Array, spread_y: Array) -> Array:

@@ -19,7 +19,6 @@ from twinpass.evaluation.answers import Predictions
 from twinpass.evaluation.logistic import Fold, Problem, fit, make_problem, predict
 from twinpass.evaluation.protocols import FULL, TransferProtocol
 from twinpass.evaluation.reading import Data, senteval_order
-from twinpass.evaluation.statistics import check_finite
 
 Floats = npt.NDArray[np.float32]
 Classes = npt.NDArray[np.int64]
@@ -122,8 +121,6 @@ def _mean(accuracies: Sequence[float] | npt.NDArray[np.float64]) -> float:
 def text_features(encode: Encode, texts: Sequence[tuple[str, ...]]) -> Floats:
     """Return the vectors of single texts (n, d), or |u - v| beside u * v for pairs (n, 2d)."""
     sides = [encode(list(column)) for column in zip(*texts, strict=True)]
-    for side in sides:
-        check_finite(side)
     if len(sides) == 1:
         return np.asarray(sides[0], dtype=np.float32)
     u, v = sides

@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 from twinpass.text.columns import Choice, choose, to_number
 from twinpass.text.formats import READERS, HubTable, JsonTable
 from twinpass.text.rows import BadRows, Row, Table
-from twinpass.text.sources import find_sources
+from twinpass.text.sources import MAX_LINE_BYTES, find_sources
 
 __all__ = ["Corpus", "Row", "Survey", "open_corpus"]
 
@@ -23,21 +23,25 @@ def open_corpus(
     score: str | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
+    max_line_bytes: int = MAX_LINE_BYTES,
 ) -> Corpus:
     """Open a file, folder, pattern, `-`, `docs:`, `docs-pairs:` or `hf:owner/name`; it has at least one row.
 
     Columns are names or positions counted from 0, as a list or comma-separated; by default known names are looked for.
-    A bad row raises InputError unless `skip_bad_rows`. `header` says whether a table's first row names its columns;
-    by default its content decides.
+    A bad row raises InputError unless `skip_bad_rows`; a line or text of more than `max_line_bytes` is one. `header`
+    says whether a table's first row names its columns; by default its content decides.
     """
+    if max_line_bytes < 1:
+        raise ConfigError(f"max_line_bytes is {max_line_bytes}; expected at least 1.")
     source = os.fspath(source)
     if isinstance(columns, str):
         columns = [name.strip() for name in columns.split(",")]
     named = any(not name.isdecimal() for name in [*(columns or ()), *([] if score is None else [score])])
-    tables = _open_tables(source, BadRows(skip=skip_bad_rows), True if header is None and named else header)
+    bad, header = BadRows(skip=skip_bad_rows), True if header is None and named else header
+    tables = _open_tables(source, bad, header, max_line_bytes)
     parts = [_Part(table, choose(table, columns=columns, score=score)) for table in tables if table.names]
     _check_alike(parts)
-    corpus = Corpus(source, parts, skip_bad_rows=skip_bad_rows)
+    corpus = Corpus(source, parts, skip_bad_rows=skip_bad_rows, max_line_bytes=max_line_bytes)
     if not parts or next(iter(corpus), None) is None:
         raise InputError(f"{source} is empty: it has no row to read{' that is not bad' * skip_bad_rows}.")
     return corpus
@@ -59,11 +63,14 @@ class Survey(NamedTuple):
 class Corpus:
     """Rows of text that can be read again and again, each time as a stream in constant memory."""
 
-    def __init__(self, source: str, parts: Sequence[_Part], *, skip_bad_rows: bool = False) -> None:
+    def __init__(
+        self, source: str, parts: Sequence[_Part], *, skip_bad_rows: bool = False, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> None:
         self.source = source
         self.bad_reasons: Mapping[str, int] = {}
         self._parts = parts
         self._skip_bad_rows = skip_bad_rows
+        self._max_text_bytes = max_line_bytes
 
     def __repr__(self) -> str:
         return f"Corpus({self.source!r}, columns={self.columns}, scored={self.scored})"
@@ -130,7 +137,7 @@ class Corpus:
             for line, values in table.rows((*choice.wanted, *rest), bad):
                 texts = tuple(values[:count])
                 score = to_number(values[count]) if scored else None
-                fault = _fault(texts, table, choice)
+                fault = _fault(texts, table, choice, self._max_text_bytes)
                 if scored and score is None and not fault:
                     column = table.names[cast(int, choice.score)]
                     message = f"expected a finite number in column {column!r}, got {values[count]!r}"
@@ -158,10 +165,12 @@ def _by_name(table: Table, choice: Choice, columns: list[int], values: Sequence[
     return {table.names[at]: value for at, value in zip(columns, values, strict=True) if value is not None}
 
 
-def _fault(texts: tuple[object, ...], table: Table, choice: Choice) -> tuple[str, str] | None:
+def _fault(texts: tuple[object, ...], table: Table, choice: Choice, most: int) -> tuple[str, str] | None:
     """Return the reason and the message if a row's texts are bad."""
     for at, text in enumerate(texts):
         if isinstance(text, str) and text and not text.isspace():
+            if 4 * len(text) > most and len(text.encode()) > most:  # of a format without lines, such as parquet
+                return "text too long", f"expected a text of at most {most:,} bytes (max_line_bytes), got more"
             continue
         expected = f"expected text in column {table.names[choice.texts[at]]!r}, got"
         if text is None or isinstance(text, str):
@@ -170,14 +179,15 @@ def _fault(texts: tuple[object, ...], table: Table, choice: Choice) -> tuple[str
     return None
 
 
-def _open_tables(source: str, bad: BadRows, header: bool | None) -> list[Table]:
+def _open_tables(source: str, bad: BadRows, header: bool | None, max_line_bytes: int) -> list[Table]:
     if source.startswith(("docs:", "docs-pairs:")):
         from twinpass.text.docs.docstrings import DocsTable
 
         return [DocsTable(source)]
     if source.startswith("hf:"):
         return [HubTable(source.removeprefix("hf:"))]
-    return [READERS[found.format](found, bad, header) for found in find_sources(source)]
+    found = find_sources(source, max_line_bytes=max_line_bytes)
+    return [READERS[file.format](file, bad, header) for file in found]
 
 
 def _check_alike(parts: Sequence[_Part]) -> None:

@@ -241,11 +241,11 @@ def report_width(bad: BadRows, where: str, expected: int, got: int, *, tabs: boo
 
 
 def _parse_csv(source: Source, bad: BadRows) -> Iterator[Record]:
-    feed = _Feed(read_lines(source))
+    feed = _Feed(read_lines(source), source.max_line_bytes)
     csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # the module's default is 131,072
     reader = csv.reader(feed, strict=True)
     while True:
-        feed.taken.clear()
+        feed.clear()
         values, problem = None, ("", "")
         try:
             values = next(reader)
@@ -267,14 +267,22 @@ def _explain(error: csv.Error) -> tuple[str, str]:
     if "field limit" in str(error):
         limit = f"{csv.field_size_limit():,} characters"
         return "field too long", f"expected at most {limit} in a field, got more: is a quote here never closed?"
+    if isinstance(error, _TooLong):
+        return "record too long", f"expected {error}: is a quote here never closed?"
     return "broken quoting", f"expected a correctly quoted record, got one that cannot be parsed: {error}"
+
+
+class _TooLong(csv.Error):
+    """A record of more characters than a line may have bytes."""
 
 
 class _Feed:
     """Hands lines to the csv module, and takes them back when an unclosed quote took in too many."""
 
-    def __init__(self, lines: Iterator[Line]) -> None:
+    def __init__(self, lines: Iterator[Line], limit: int) -> None:
         self.lines = lines
+        self.limit = limit
+        self.size = 0  # characters of the lines taken
         self.taken: list[Line] = []
         self.returned: deque[Line] = deque()
 
@@ -284,7 +292,15 @@ class _Feed:
     def __next__(self) -> str:
         line = self.returned.popleft() if self.returned else next(self.lines)
         self.taken.append(line)
+        self.size += len(line[1])
+        if self.size > self.limit + 2 and len(self.taken) > 1:  # one line alone is within the limit
+            raise _TooLong(f"at most {self.limit:,} characters in a record (max_line_bytes), got more")
         return line[1]
+
+    def clear(self) -> None:
+        """Forget the lines of a record that was read."""
+        self.taken.clear()
+        self.size = 0
 
     def rewind(self) -> None:
         """Give back every line of the broken record except its first."""

@@ -24,13 +24,13 @@ import numpy as np
 
 from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError, InputError, OutputError
-from twinpass.files import check_writable, sha256, writing
+from twinpass.files import check_writable, refuse_own_input, sha256, writing
 from twinpass.provenance import provenance
 from twinpass.registry import suggest
 from twinpass.text.columns import plain
 from twinpass.text.formats import JsonTable, SeparatedTable, report_width, split_at_tabs
 from twinpass.text.rows import BadRows, without_blanks
-from twinpass.text.sources import Source, find_sources, format_of, is_folder
+from twinpass.text.sources import Source, find_sources, format_of, input_files, is_folder
 
 Pair = tuple[str, str]
 Triplet = tuple[str, str, str]
@@ -160,7 +160,9 @@ def triplets(
     """
     output = Path(output)
     _check(output, negatives=negatives, pairs=pairs, sample=sample)
-    nli = read_nli([files] if isinstance(files, (str, os.PathLike)) else files, skip_bad_rows=skip_bad_rows)
+    files = [files] if isinstance(files, (str, os.PathLike)) else [*files]
+    refuse_own_input(output, [path for name in files for path in input_files(name)])
+    nli = read_nli(files, skip_bad_rows=skip_bad_rows)
     rows: Sequence[Sequence[str]] = (
         nli.triplets(negatives=negatives, sample=sample, seed=seed)
         if pairs is None

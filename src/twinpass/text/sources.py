@@ -13,7 +13,7 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -24,6 +24,7 @@ FORMATS = ("txt", "csv", "tsv", "jsonl", "parquet")  # twinpass.text.formats has
 PACKINGS = (".gz", ".xz")
 EXPECTED = "Expected .txt, .csv, .tsv, .jsonl or .parquet, each also with .gz or .xz"
 BLOCK = 1 << 16
+MAX_LINE_BYTES = 10_000_000  # of one row: no sentence has as many, and whoever packs 2 GB into a line gets no further
 Line = tuple[int, str, str, str]  # number from 1, text with its line end, what is wrong with it, message
 
 # pathlib raises for a text that is too long to be a name; these return False.
@@ -38,6 +39,7 @@ class Source:
     format: str
     packing: str = ""
     name: str = ""
+    max_line_bytes: int = MAX_LINE_BYTES
     keep: object = field(default=None, repr=False)  # a temporary folder, deleted when nothing refers to it
 
     @property
@@ -46,28 +48,41 @@ class Source:
         return self.name or str(self.path)
 
 
-def find_sources(named: str) -> list[Source]:
+def find_sources(named: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> list[Source]:
     """Return the files that a name stands for, sorted; `csv:NAME` says which format they have."""
-    format, _, rest = named.partition(":")
-    if format not in FORMATS or not rest or exists(named):
-        format, rest = "", named
+    format, rest = _split_format(named)
     if rest == "-":
         if sys.stdin is None:  # Python's value for a closed one
             raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
-        return [copy_to_disk(Source(Path("-"), format or "txt", "", "stdin"), sys.stdin.buffer)]
-    if is_folder(rest):
-        paths, missing = _in_folder(Path(rest), format), f"the folder {rest} has no file we can read. {EXPECTED}."
-    elif exists(rest):
-        paths, missing = [Path(rest)], ""
-    elif glob.has_magic(rest):
-        found = glob.glob(rest, recursive=True)  # noqa: PTH207 -- pathlib takes no absolute pattern
-        paths, missing = [path for path in map(Path, found) if path.is_file()], f"no file matches {rest}."
-    else:
-        paths, missing = [], f"no file {rest}.{_where_to_look(Path(rest))}"
+        return [copy_to_disk(Source(Path("-"), format or "txt", "", "stdin", max_line_bytes), sys.stdin.buffer)]
+    paths = _find_files(format, rest)
     if not paths:
+        if is_folder(rest):
+            raise InputError(f"the folder {rest} has no file we can read. {EXPECTED}.")
+        missing = f"no file matches {rest}." if glob.has_magic(rest) else f"no file {rest}.{_where_to_look(Path(rest))}"
         raise InputError(missing)
-    sources = [_recognise(path, format) for path in sorted(paths)]
+    sources = [replace(_recognise(path, format), max_line_bytes=max_line_bytes) for path in paths]
     return [source if source.path.is_file() else copy_to_disk(source) for source in sources]
+
+
+def input_files(named: str | os.PathLike[str]) -> list[Path]:
+    """Return the files that a name stands for, none for standard input, the built-in corpus, the hub or no file."""
+    return _find_files(*_split_format(os.fspath(named)))
+
+
+def _split_format(named: str) -> tuple[str, str]:
+    format, _, rest = named.partition(":")
+    return ("", named) if format not in FORMATS or not rest or exists(named) else (format, rest)
+
+
+def _find_files(format: str, rest: str) -> list[Path]:
+    """Return the files of a folder, a name or a pattern, sorted."""
+    if is_folder(rest):
+        return sorted(_in_folder(Path(rest), format))
+    if exists(rest):
+        return [Path(rest)]
+    found = glob.glob(rest, recursive=True) if glob.has_magic(rest) else []  # noqa: PTH207 -- pathlib takes no absolute pattern
+    return sorted(path for path in map(Path, found) if path.is_file())
 
 
 def _in_folder(folder: Path, format: str) -> list[Path]:
@@ -123,10 +138,18 @@ def open_bytes(source: Source) -> io.BufferedReader:
 
 
 def read_lines(source: Source) -> Iterator[Line]:
-    """Yield every line of a UTF-8 text source; a damaged line is yielded with its fault."""
+    """Yield every line of a UTF-8 text source; a damaged line, or one that is too long, is yielded with its fault."""
     with reading(source), open_bytes(source) as stream:
         _refuse_binary(source, stream.peek(BLOCK))
-        for number, raw in enumerate(stream, 1):
+        number, limit = 0, source.max_line_bytes
+        while raw := stream.readline(limit + 2):  # its end does not count
+            number += 1
+            if len(raw) > limit and len(raw.rstrip(b"\r\n")) > limit:
+                while raw and not raw.endswith(b"\n"):
+                    raw = stream.readline(BLOCK)  # read past the rest, a block at a time
+                message = f"expected at most {limit:,} bytes in a line (max_line_bytes), got more"
+                yield number, "\n", "line too long", message
+                continue
             try:
                 text = raw.decode()
             except UnicodeDecodeError as error:
@@ -157,4 +180,4 @@ def copy_to_disk(source: Source, stream: BinaryIO | None = None) -> Source:
     path = Path(folder.name) / f"input.{source.format}"
     with reading(source), contextlib.ExitStack() as opened, path.open("wb") as copy:
         shutil.copyfileobj(stream or opened.enter_context(open_bytes(source)), copy, BLOCK)
-    return Source(path, source.format, "", source.label, folder)
+    return Source(path, source.format, "", source.label, source.max_line_bytes, folder)

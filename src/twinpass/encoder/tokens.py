@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +17,10 @@ from numpy.typing import NDArray
 from twinpass.errors import ConfigError, InputError
 
 Item = TypeVar("Item")
+
+PART = 16  # characters per token that a long text is cut to: enough tokens in nearly every text
+MOST_CHARACTERS = 4_096  # characters per token that are read at most: no text, only noise, has tokens as long
+MARGIN = 64  # characters before a cut that may be tokenised differently without what follows
 
 _truncation_lock = threading.Lock()  # a fast tokenizer keeps its truncation setting as state
 
@@ -70,45 +74,81 @@ class Distinct:
         return [place for place, row in enumerate(self.rows) if row in rows] if rows else []
 
 
+@dataclass
+class PlainTokenizer:
+    """What `Tokens` uses of a tokenizer of transformers, over the library tokenizers alone."""
+
+    backend_tokenizer: Any
+    truncation_side: str
+
+
 class Tokens:
     """A tokenizer together with what its model expects as input."""
 
-    def __init__(self, tokenizer: Any, transformer: Any, *, lowercase: bool = False, prompt: str = "") -> None:
-        self.tokenizer = tokenizer
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        pad_id: int,
+        takes_types: bool,
+        limit: int | None,
+        lowercase: bool = False,
+        prompt: str = "",
+    ) -> None:
+        self.tokenizer = tokenizer  # a fast one of transformers, or a PlainTokenizer
+        self.pad_id = pad_id
+        self.takes_types = takes_types  # whether the model's inputs include token_type_ids
+        self.limit = limit  # the most tokens that the model can read
         self.lowercase = lowercase
         self.prompt = prompt
-        self.limit = _hard_limit(tokenizer, transformer)
-        self.pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        accepted = inspect.signature(transformer.forward).parameters
-        self.takes_types = "token_type_ids" in accepted and "token_type_ids" in tokenizer.model_input_names
 
     def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], list[int]]:
         """Return each text's ids, special tokens included, and the positions of the texts that were truncated."""
         prepared = [self.prompt + text for text in texts]
         if self.lowercase:
             prepared = [text.lower() for text in prepared]
-        backend = self.tokenizer.backend_tokenizer
+        backend, shortened = self.tokenizer.backend_tokenizer, set[int]()
         with _truncation_lock:
             backend.no_padding()
-            if max_tokens is None:
-                backend.no_truncation()
-            else:
+            backend.no_truncation()
+            if max_tokens is not None:
+                shortened = self._shorten(prepared, max_tokens)
                 backend.enable_truncation(max_tokens, direction=self.tokenizer.truncation_side)
             encodings = backend.encode_batch_fast(prepared)
         # A text without a single token still needs one position.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
-        return ids, [place for place, encoding in enumerate(encodings) if encoding.overflowing]
+        return ids, [place for place, each in enumerate(encodings) if each.overflowing or place in shortened]
 
-    def rules(self) -> str:
-        """Return what decides how text becomes ids, as JSON, without the limit, which changes by the call."""
-        backend = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        return json.dumps({**backend, "truncation": None, "padding": None}, sort_keys=True)
+    def _shorten(self, texts: list[str], max_tokens: int) -> set[int]:
+        """Cut long texts to a part with the same ids, in place; return the positions of those that were cut.
+
+        A part has the same ids if it has enough tokens away from the cut: not in the word that was cut, nor so near
+        that what follows could count. If not, a longer part is tried, up to a length of which no more is read.
+        """
+        left = self.tokenizer.truncation_side == "left"
+        size, most = PART * max_tokens, MOST_CHARACTERS * max_tokens
+        pending = [place for place, text in enumerate(texts) if len(text) > 2 * size]
+        shortened = set[int]()
+        while pending:
+            parts = [texts[place][-size:] if left else texts[place][:size] for place in pending]
+            encodings = self.tokenizer.backend_tokenizer.encode_batch(parts, add_special_tokens=False)
+            for place, part, encoding in zip(pending, parts, encodings, strict=True):
+                if size == most or _tokens_away(encoding, len(part), left=left) >= max_tokens:
+                    texts[place] = part
+                    shortened.add(place)
+            size = min(4 * size, most)
+            pending = [place for place in pending if place not in shortened and len(texts[place]) > size]
+        return shortened
+
+    def rules(self) -> dict[str, Any]:
+        """Return what decides how text becomes ids, without the limit, which changes by the call."""
+        return {**json.loads(self.tokenizer.backend_tokenizer.to_str()), "truncation": None, "padding": None}
 
     def marks(self) -> tuple[object, ...]:
         """Return what changes when the rules do, at a fraction of their cost: the vocabulary counts by its size."""
         backend = self.tokenizer.backend_tokenizer
         steps = (backend.normalizer, backend.pre_tokenizer, backend.post_processor)
-        return (id(backend), len(self.tokenizer), *(step and step.__getstate__() for step in steps))
+        return (id(backend), backend.get_vocab_size(), *(step and step.__getstate__() for step in steps))
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer without the limit of the last call."""
@@ -128,14 +168,11 @@ class Tokens:
         return {"input_ids": table, "attention_mask": mask, **types}
 
 
-def _hard_limit(tokenizer: Any, transformer: Any) -> int | None:
-    """Return how many tokens fit the model: as its tokenizer or its position table says, whichever is less."""
-    limits = []
-    if tokenizer.model_max_length < 1_000_000:  # larger means that the tokenizer does not say
-        limits.append(int(tokenizer.model_max_length))
-    positions = getattr(transformer.config, "max_position_embeddings", None)
-    if positions:
-        # RoBERTa's family numbers its positions starting after the padding token's.
-        offset = getattr(getattr(transformer, "embeddings", None), "padding_idx", None)
-        limits.append(int(positions) - (0 if offset is None else offset + 1))
-    return min(limits) if limits else None
+def _tokens_away(encoding: Any, length: int, *, left: bool) -> int:
+    """Count the tokens that lie well away from where a text was cut: at its start (`left`) or at its end."""
+    words, offsets = encoding.word_ids, encoding.offsets
+    if not words:
+        return 0
+    cut_word = words[0] if left else words[-1]
+    away = (start >= MARGIN if left else end <= length - MARGIN for start, end in offsets)
+    return sum(far and word != cut_word for far, word in zip(away, words, strict=True))

@@ -87,7 +87,7 @@ def create_app(
         log(f"loading {model} ...")
         encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, **loading)
     if opened is not None:
-        opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
+        opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint, exported=encoder.exported)
     names = [name] if isinstance(name, str) else name
     options: dict[str, Any] = {"api_key": api_key, "allow_hosts": allow_hosts, "normalize": normalize, "limits": limits}
     return app_of(Service(encoder, opened, names=names, **options))
@@ -123,7 +123,7 @@ class Service:
         self.name = names[0] if names else folder.resolve().name if folder.is_dir() else encoder.name
         self.names = {*names, self.name, encoder.name, ANY_MODEL}
         self.fingerprint, self.dimensions = encoder.fingerprint, encoder.dimensions
-        self.vocabulary = int(encoder.model.transformer.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        self.vocabulary = encoder.vocabulary
         self.started = int(time.time())
         self.metrics = Metrics()
         self.active = 0  # requests being read, worked on or answered
@@ -131,6 +131,7 @@ class Service:
         self.stopping = False
         self.index_lock = threading.Lock()  # held while the index is refreshed, or read in more than one call
         self._index, self._index_changes = index, 0
+        self._index_model = None if index is None else index.model["fingerprint"]
         budget, parallel = self.limits.max_batch_tokens, _parallel_batches(encoder, self.limits.max_batches)
         self.batcher = Batcher(self._forward, token_budget=budget, metrics=self.metrics, parallel=parallel)
         self._cores = _torch_threads() if parallel > 1 else None
@@ -229,7 +230,7 @@ class Service:
             # A folder that was moved or deleted meanwhile: what is open stays readable.
             with contextlib.suppress(InputError):
                 self._index_changes += index.refresh()
-            if index.model["fingerprint"] != self.fingerprint:
+            if index.model["fingerprint"] != self._index_model:
                 message = "the index was rebuilt with another model. Restart the service."
                 raise Refusal(503, message, code="index_changed")
             return index, (self._index_changes, len(index))

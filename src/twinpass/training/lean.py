@@ -60,6 +60,11 @@ def _replace(module: nn.Module) -> bool:
     return True
 
 
+def _apply(function: Any, *arguments: Any) -> Tensor:
+    result: Tensor = function.apply(*arguments)
+    return result
+
+
 # Dropout.
 
 
@@ -82,7 +87,7 @@ def draw_mask(shape: tuple[int, ...], rate: float) -> Tensor | None:
 def _dropout(module: nn.Dropout) -> Callable[[Tensor], Tensor]:
     def forward(values: Tensor) -> Tensor:
         mask = draw_mask(values.shape, module.p) if module.training else None
-        return values if mask is None else _Masked.apply(values, mask, 1 / (1 - rounded(module.p)))
+        return values if mask is None else _apply(_Masked, values, mask, 1 / (1 - rounded(module.p)))
 
     return forward
 
@@ -99,7 +104,8 @@ class _Masked(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return _masked(gradient, *ctx.saved_tensors, ctx.scale), None, None
+        (mask,) = ctx.saved_tensors
+        return _masked(gradient, mask, ctx.scale), None, None
 
 
 def _masked(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
@@ -112,7 +118,7 @@ def _masked(values: Tensor, mask: Tensor | None, scale: float) -> Tensor:
 
 
 def _embedding(module: nn.Embedding) -> Callable[[Tensor], Tensor]:
-    return lambda ids: _Rows.apply(module.weight, ids, module.padding_idx)
+    return lambda ids: _apply(_Rows, module.weight, ids, module.padding_idx)
 
 
 class _Rows(torch.autograd.Function):
@@ -204,7 +210,7 @@ def _layer(module: Any, parts: Parts, plain: Callable[..., Tensor]) -> Callable[
             return plain(states, attention_mask, *rest, **options)
         # The parameters are arguments only so that autograd sees that the result depends on them.
         parameters = [parameter for each in modules for parameter in each.parameters()]
-        return _Layer.apply(states, attention_mask, parts, *parameters)
+        return _apply(_Layer, states, attention_mask, parts, *parameters)
 
     return forward
 
@@ -296,7 +302,7 @@ def _linear_back(gradient: Tensor, x: Tensor, linear: nn.Linear, *, added_to: Te
     return gradient @ linear.weight if added_to is None else added_to.addmm_(gradient, linear.weight)
 
 
-def _accumulate(parameter: nn.Parameter, add: Callable[[Tensor], Tensor], make: Callable[[], Tensor]) -> None:
+def _accumulate(parameter: Tensor, add: Callable[[Tensor], Tensor], make: Callable[[], Tensor]) -> None:
     if parameter.grad is not None:
         add(parameter.grad)
     elif parameter.requires_grad:

@@ -16,6 +16,7 @@ from twinpass.log import Evaluated, Event, LogWriter, OnEvent, Result, Saved, Sc
 from twinpass.provenance import provenance
 from twinpass.training import checkpoint
 from twinpass.training.card import write_card
+from twinpass.training.lean import lean_layers
 from twinpass.training.method import Encode, Numbers, Outcome, Trainable
 from twinpass.training.processes import explaining_memory, interruptible, memory_of
 from twinpass.training.randomness import keeping_states, take_states
@@ -52,7 +53,9 @@ def train(
     with parts, checkpoint.advising(parts.output, count_values(parts.names), keep=run.keep_checkpoints):
         record = Record(parts, evaluate, on_event)
         try:
-            with explaining_memory(lambda: _no_memory(parts)), interruptible() as interrupted:
+            models = (each.model for each in parts.method.models.values())
+            lean = lean_layers(models, parts.method.device)
+            with explaining_memory(lambda: _no_memory(parts)), interruptible() as interrupted, lean:
                 record.tell(_introduce(parts))
                 reason = _run_steps(parts, record, interrupted)
                 result = record.finish(reason)

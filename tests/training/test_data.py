@@ -146,3 +146,12 @@ def test_the_known_overlap_of_captions_and_sts15_is_found(shared) -> None:
     golds = (folder / "STS.gs.images.txt").read_text(encoding="utf-8").splitlines()
     scored = [tuple(line.split("\t")[:2]) for line, gold in zip(lines, golds, strict=True) if gold.strip()]
     assert 630 <= leakage(captions, InMemory(scored)).rows <= 670
+
+
+def test_lexical_overlap_is_taken_over_a_random_sample(monkeypatch):
+    """A file sorted by source would be judged by its first source alone."""
+    monkeypatch.setattr("twinpass.training.data.OVERLAP_ROWS", 200)
+    pairs = [(f"a b c {n}", f"a b c {n}") for n in range(1000)] + [(f"x {n}", f"y -{n} z") for n in range(1000)]
+    found, again = (read_data(InMemory(pairs), lambda texts: [[1]] * len(texts)).overlap for _ in range(2))
+    assert found == again
+    assert abs(found - lexical_overlap(pairs)) < 0.15 < 1 - lexical_overlap(pairs)

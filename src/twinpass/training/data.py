@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -111,7 +112,7 @@ class TrainingData:
     tokens: NDArray[np.int32]
     ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of held row p is p * width + k
     keys: NDArray[np.uint64]  # (held rows, width)
-    overlap: float | None  # mean lexical overlap of the first two columns, over the first rows
+    overlap: float | None  # mean lexical overlap of the first two columns, over a random sample of rows
 
     def __len__(self) -> int:
         return self.rows
@@ -145,9 +146,9 @@ def read_data(
     tokens: list[NDArray[np.int32]] = []
     lengths: list[NDArray[np.int64]] = []
     keys: list[NDArray[np.uint64]] = []
-    first: list[tuple[str, ...]] = []
+    sample = _Sample(OVERLAP_ROWS if rows.width > 1 else 0)
     for window in _windows(rows, held):
-        first += window[: OVERLAP_ROWS - len(first)]
+        sample.add(window)
         texts = list(chain.from_iterable(window))
         ids = _tokenize_distinct(texts, tokenize)
         lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
@@ -156,10 +157,27 @@ def read_data(
     table = np.concatenate(keys).reshape(-1, rows.width)
     if not isinstance(rows, LabelledPairs):  # labels are learned from one pair alone
         _check_learnable(table, rows.source)
-    overlap = lexical_overlap(first) if rows.width > 1 else None
+    overlap = lexical_overlap(sample.rows) if rows.width > 1 else None
     return TrainingData(
         total or len(table), held, np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap
     )
+
+
+class _Sample:
+    """A random sample of rows, the same every time, drawn as they are read (Vitter's algorithm R)."""
+
+    def __init__(self, size: int) -> None:
+        self.size, self.rows, self.seen = size, list[tuple[str, ...]](), 0
+        self.random = random.Random(0)
+
+    def add(self, rows: Sequence[tuple[str, ...]]) -> None:
+        """Let each row take the place of an earlier one by chance."""
+        for row in rows if self.size else ():
+            self.seen += 1
+            if len(self.rows) < self.size:
+                self.rows.append(row)
+            elif (place := self.random.randrange(self.seen)) < self.size:
+                self.rows[place] = row
 
 
 def count_rows(rows: Rows) -> int:

@@ -31,10 +31,11 @@ from twinpass.encoder.model import Dense
 from twinpass.errors import ConfigError, InputError, OutputError, TrainingError, UserError
 from twinpass.files import sha256
 from twinpass.log import Evaluated, Started, Stepped, Stopped
+from twinpass.text.corpus import open_corpus
 from twinpass.training.loop import train
 from twinpass.training.methods import METHODS
 from twinpass.training.methods.ct import tension
-from twinpass.training.methods.declutr import Frame, draw_length, draw_spans, group_lines, nt_xent
+from twinpass.training.methods.declutr import Frame, draw_length, draw_spans, first_lines, group_lines, nt_xent
 from twinpass.training.methods.isbert import Ngrams, jensen_shannon
 from twinpass.training.methods.sbert import pair_features, softmax_loss
 
@@ -168,8 +169,18 @@ def test_declutr_contrasts_anchors_with_the_mean_of_their_positives(models, tmp_
 
 def test_lines_are_grouped_into_documents_in_order() -> None:
     ends = np.cumsum([3, 4, 10, 2, 2, 2, 1])
-    assert group_lines(ends, least=6).tolist() == [7, 17, 24]  # the last line joins the document before it
-    assert group_lines(ends, least=25).tolist() == []
+    assert group_lines(ends, [0], least=6) == [(0, 7), (7, 17), (17, 24)]  # the last line joins the part before it
+    assert group_lines(ends, [0], least=25) == []
+
+
+def test_declutr_joins_no_lines_of_different_documents(tmp_path):
+    path = tmp_path / "documents.txt"
+    path.write_text("a b\nc d\n\ne f\n\ng h\ni j\nk l\n")
+    rows = open_corpus(path, skip_bad_rows=True)
+    assert first_lines(rows) == [0, 2, 3]
+    ends = np.array([2, 4, 6, 8, 10, 12])
+    assert group_lines(ends, first_lines(rows), least=3) == [(0, 4), (6, 12)], "the document of one line is too short"
+    assert group_lines(ends, [0], least=3) == [(0, 4), (4, 8), (8, 12)]
 
 
 def test_spans_stay_inside_and_positives_touch_their_anchor() -> None:

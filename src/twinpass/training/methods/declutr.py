@@ -1,7 +1,8 @@
 """DeCLUTR (Giorgi et al., 2021): spans that are near each other in a document have similar meanings.
 
 A document is as many consecutive lines as it takes to hold 2 x 2 x (longest span) tokens, the authors' minimum for two
-anchors. So a file of sentences in order works, and a file of long documents keeps its documents. An anchor is drawn
+anchors. So a file of sentences in order works, and a file of long documents keeps its documents. Lines with a blank
+line between them are of different documents and are never joined; what is shorter is left out. An anchor is drawn
 from each half of a document; its two positives are adjacent to it, overlap it or lie inside it. The loss of masked
 tokens of the anchors is added to the contrastive loss.
 """
@@ -9,6 +10,7 @@ tokens of the anchors is added to the contrastive loss.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,6 +20,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, normalize
 
 from twinpass.errors import InputError
+from twinpass.text.rows import Rows
+from twinpass.text.views import adjoin
 from twinpass.training.data import read_data
 from twinpass.training.method import METHODS, Method, Numbers, Outcome, Start
 from twinpass.training.methods.mlm import load_mlm
@@ -56,12 +60,12 @@ class Declutr(Method):
         self.longest = self.token_limit(self.encoder) - self.frame.special
         self.data = read_data(self.rows, self._bare_ids)
         self.tokens = self.data.tokens
-        self.ends = group_lines(self.data.ends, least=2 * ANCHORS * self.longest)
-        if len(self.ends) < 2:
+        self.documents = group_lines(self.data.ends, first_lines(self.rows), least=2 * ANCHORS * self.longest)
+        if len(self.documents) < 2:
             raise InputError(
-                f"{self.rows.source} makes {len(self.ends)} document(s): {len(self.data)} lines hold "
+                f"{self.rows.source} makes {len(self.documents)} document(s): {len(self.data)} lines hold "
                 f"{len(self.tokens)} tokens, and a document holds {2 * ANCHORS * self.longest} (2 x {ANCHORS} anchors "
-                f"x spans of {self.longest}). Give more text, or a lower max_tokens."
+                f"x spans of {self.longest}) between two blank lines. Give more text, or a lower max_tokens."
             )
         self.mlm = load_mlm(self.encoder, self.run, rate=MLM_RATE, resumed=start.checkpoint is not None)
         self.heads = {"mlm": self.mlm.head}
@@ -70,11 +74,11 @@ class Declutr(Method):
     @property
     def examples(self) -> int:
         """The number of documents."""
-        return len(self.ends)
+        return len(self.documents)
 
     def describe(self, examples: Numbers) -> list[str]:
         """Return the documents by number."""
-        return [f"document {number + 1} of {len(self.ends)}" for number in examples[:5].tolist()]
+        return [f"document {number + 1} of {len(self.documents)}" for number in examples[:5].tolist()]
 
     def backward(self, step: int, examples: Numbers) -> Outcome:
         """Propagate the contrastive loss, then that of the anchors' masked tokens; report their sum."""
@@ -92,7 +96,7 @@ class Declutr(Method):
         """Return for every document the token ids of its anchors, each followed by those of its positives."""
         drawn = []
         for number in documents:
-            tokens = self.tokens[self.ends[number - 1] if number else 0 : self.ends[number]]
+            tokens = self.tokens[slice(*self.documents[number])]
             spans = draw_spans(len(tokens), self.longest, random)
             drawn.append([[self.frame(tokens[start:end]) for start, end in group] for group in spans])
         return drawn
@@ -138,19 +142,28 @@ class Frame:
         return [*self.before, *ids.tolist(), *self.after]
 
 
-def group_lines(ends: NDArray[np.int64], *, least: int) -> Numbers:
-    """Join consecutive lines into documents of at least `least` tokens; the rest joins the last document.
+def first_lines(rows: Rows) -> list[int]:
+    """Return the numbers of the rows with which a document of the text begins."""
+    following = zip(rows, islice(rows, 1, None), strict=False)
+    return [0, *(number for number, (row, after) in enumerate(following, start=1) if not adjoin(row, after))]
 
-    `ends` and the result say where lines and documents end in the flat array of tokens.
+
+def group_lines(ends: NDArray[np.int64], starts: Sequence[int], *, least: int) -> list[Span]:
+    """Join consecutive lines of a document into parts of at least `least` tokens; its rest joins its last part.
+
+    `ends` says where lines end in the flat array of tokens, `starts` which lines begin a document.
     """
-    documents, start = [], 0
-    for end in ends.tolist():
-        if end - start >= least:
-            documents.append(end)
-            start = end
-    if documents:
-        documents[-1] = int(ends[-1])
-    return np.array(documents, dtype=np.int64)
+    parts: list[Span] = []
+    for first, last in pairwise([*starts, len(ends)]):
+        start = int(ends[first - 1]) if first else 0
+        before = len(parts)
+        for end in ends[first:last].tolist():
+            if end - start >= least:
+                parts.append(Span(start, end))
+                start = end
+        if len(parts) > before:
+            parts[-1] = Span(parts[-1].start, int(ends[last - 1]))
+    return parts
 
 
 def draw_spans(tokens: int, longest: int, random: np.random.Generator) -> list[list[Span]]:

@@ -56,6 +56,12 @@ METHOD_DEFAULTS: dict[str, MethodDefaults] = {
         {"batch_size": 16, "learning_rate": 5e-5, "max_tokens": 512, "pooler": "avg"}
         | {"warmup": 0.1, "weight_decay": 0.1},
     ),
+    # Devlin et al., 2019, with the rate at which an encoder is usually trained further.
+    "mlm": MethodDefaults(
+        "sentences; -m new:layers=6,width=256,vocabulary=8000 starts from nothing",
+        {"batch_size": 64, "learning_rate": 5e-5, "max_tokens": 128, "pooler": "avg"}
+        | {"warmup": 0.06, "weight_decay": 0.01},
+    ),
     # Conneau et al., 2017. The paper cuts no sentence, and 512 words cut next to none.
     "infersent": MethodDefaults(
         "premise, hypothesis, label; -m names a file of word vectors",
@@ -65,14 +71,36 @@ METHOD_DEFAULTS: dict[str, MethodDefaults] = {
 }
 # Which methods use a field, where not all of them do.
 _SIMCSE = ["view", "positive", "wordnet", "share_dropout_mask", "dual_encoder", "keep_duplicates"]
-_SIMCSE += ["similarity", "temperature", "hard_negative_weight", "mlm_weight", "mlm_rate"]
+_SIMCSE += ["similarity", "temperature", "hard_negative_weight", "mlm_weight"]
 USERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_SIMCSE, ("simcse",)),
-    **dict.fromkeys(("dropout", "warmup", "weight_decay"), ("simcse", "sbert", "is-bert", "declutr")),
-    **dict.fromkeys(("pooler", "precision", "grad_checkpointing"), ("simcse", "ct", "sbert", "is-bert", "declutr")),
+    **dict.fromkeys(("dropout", "warmup", "weight_decay"), ("simcse", "sbert", "is-bert", "declutr", "mlm")),
+    **dict.fromkeys(
+        ("pooler", "precision", "grad_checkpointing"), ("simcse", "ct", "sbert", "is-bert", "declutr", "mlm")
+    ),
+    "mlm_rate": ("simcse", "mlm"),
     "chunk_tokens": ("simcse", "ct", "sbert", "declutr"),
     "width": ("infersent",),
 }
+
+
+# A model with random weights instead of a pretrained one, and its default sizes.
+NEW_MODEL = "new:"
+_NEW = {"layers": 6, "width": 256, "vocabulary": 8_000}
+
+
+def new_model(name: str) -> dict[str, int]:
+    """Return the sizes of a model named `new:layers=6,width=256,vocabulary=8000`; what is left out has its default."""
+    sizes = dict(_NEW)
+    for part in filter(None, name.removeprefix(NEW_MODEL).split(",")):
+        field, _, value = part.partition("=")
+        if field not in sizes or not value.isdecimal() or int(value) < 1:
+            raise ConfigError(f"{name!r}: expected {NEW_MODEL} with layers=N, width=N or vocabulary=N, got {part!r}.")
+        sizes[field] = int(value)
+    heads = max(1, sizes["width"] // 64)
+    if sizes["width"] % heads:
+        raise ConfigError(f"{name!r}: the width must be a multiple of {heads}, its number of attention heads.")
+    return sizes
 
 
 def _option(default: Any, help: str, *, source: str = "", choices: tuple[str, ...] = ()) -> Any:
@@ -320,6 +348,9 @@ def _check_values(run: Run) -> None:
 
 
 def _check_combinations(run: Run) -> None:
+    if run.model.startswith(NEW_MODEL):
+        _require(run.method == "mlm", f"{run.model!r} starts from nothing, which only the method mlm can do.")
+        new_model(run.model)
     if run.positive is not None:
         read_positive(run.positive)
         _require(

@@ -61,16 +61,19 @@ def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Mod
     return layer
 
 
-def save_model(target: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
-    """Write a new folder whole or not at all; into an existing one, move finished files only."""
+def save_model(target: Path, model: SentenceModel, tokens: Tokens, settings: Settings, *, whole: Any = None) -> None:
+    """Write a new folder whole or not at all; into an existing one, move finished files only.
+
+    `whole` is a transformers model that holds the transformer and more, and is saved in its place.
+    """
     if not target.exists():
         with writing_folder(target) as aside:
-            _write(aside, model, tokens, settings)
+            _write(aside, model, tokens, settings, whole)
         return
     with explaining(target):
         aside = Path(tempfile.mkdtemp(prefix=".saving.", dir=target))
         try:
-            _write(aside, model, tokens, settings)
+            _write(aside, model, tokens, settings, whole)
             _move_into(aside, target)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
@@ -89,14 +92,14 @@ def _move_into(aside: Path, target: Path) -> None:
         path.replace(place)
 
 
-def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
+def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Settings, whole: Any) -> None:
     settings = _write_layers(folder, model, settings)
     transformer: Any = model.transformer
     before = transformer.config.output_hidden_states
     # sentence-transformers passes on every layer's states only if the config asks for them.
     transformer.config.output_hidden_states = model.pooler.layers is not None
     with quiet():
-        transformer.save_pretrained(folder)
+        (transformer if whole is None else whole).save_pretrained(folder)
         tokens.save(folder)
     transformer.config.output_hidden_states = before
     refusal = _write_modules(folder, settings, transformer)

@@ -10,9 +10,10 @@ is not the original. Words beyond what the model reads stay as they are.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -149,6 +150,16 @@ class MaskedLanguageModel(nn.Module):
         if not hidden.any():
             return torch.zeros(())
         return cross_entropy(self.scores(features, hidden).float(), labels[hidden], reduction="sum")
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[Any]:
+        """Yield head and transformer as one transformers model, which can be saved."""
+        prefix = self.head.base_model_prefix
+        setattr(self.head, prefix, self.encoder.model.transformer)
+        try:
+            yield self.head
+        finally:
+            setattr(self.head, prefix, self.states)
 
     def scores(self, features: dict[str, Tensor], hidden: Tensor) -> Tensor:
         """Return the vocabulary's scores at the masked places alone, (places, vocabulary), in order."""

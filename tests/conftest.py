@@ -51,6 +51,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture(scope="session")
+def exported(model: str, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tiny model as an exported one, which needs no torch."""
+    pytest.importorskip("openvino")
+    from tests.tiny import export
+
+    return str(export(model, tmp_path_factory.mktemp("exported") / "model"))
+
+
 @pytest.fixture
 def sentences(tmp_path: Path) -> Path:
     """Three lines, two of them alike."""

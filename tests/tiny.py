@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,41 @@ def make_checkpoint(folder: Path, family: str = "bert", *, seed: int = 0) -> Pat
                 parameter.normal_(0.0, 0.2)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    return folder
+
+
+def export(source: str | Path, folder: Path, **loading: Any) -> Path:
+    """Write a model of ours as an exported one: an OpenVINO graph in fp32."""
+    import openvino
+
+    from twinpass.encoder.encoder import Encoder
+    from twinpass.encoder.folder import save_exported
+
+    encoder = Encoder.load(source, device="cpu", **loading)
+    example = encoder.pad(encoder.tokenize(["two texts", "of some length"]))
+
+    class Positional(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = encoder.model
+
+        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+            return self.model(dict(zip(example, inputs, strict=True)))
+
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph = openvino.convert_model(Positional().eval(), example_input=tuple(example.values()))
+    for place, name in zip(graph.inputs, example, strict=True):
+        place.get_tensor().set_names({name})
+    graph.reshape({name: openvino.PartialShape([-1, -1]) for name in example})
+    save_exported(
+        folder,
+        encoder,
+        lambda path: openvino.save_model(graph, path, compress_to_fp16=False),
+        precision="fp32",
+        measured={"cosine": 1.0},
+        card="# A tiny model, exported",
+    )
     return folder
 
 

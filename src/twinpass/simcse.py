@@ -74,7 +74,7 @@ class SimCSE:
 
         `batch_size` is accepted and ignored: batches are made by number of tokens, which is faster.
         """
-        if device is not None and choose_device(device) != self.encoder.device:
+        if device is not None and str(choose_device(device)) != str(self.encoder.device):
             old = self.encoder
             self.encoder = Encoder(old.model, old.tokens, old.settings, name=old.name, device=choose_device(device))
         limit = min(max_length, self.encoder.max_tokens or max_length)

@@ -80,8 +80,8 @@ def encode_file(
     address: str | None = None,
     pooler: str | None = None,
     max_tokens: int | None = None,
-    precision: str = "fp32",
-    runtime: str = "torch",
+    precision: str | None = None,
+    runtime: str | None = None,
     device: str = "auto",
     trust_pickle: bool = False,
     trust_remote_code: bool = False,
@@ -191,12 +191,13 @@ def _open(model: str | os.PathLike[str] | Encoder, loading: dict[str, Any], log:
     from twinpass.encoder.encoder import Encoder
 
     if isinstance(model, Encoder):
-        if given := [name for name, value in loading.items() if value not in (None, False, "fp32", "torch", "auto")]:
+        if given := [name for name, value in loading.items() if value not in (None, False, "auto")]:
             raise ConfigError(f"{given[0]} is an option of loading a model, but the model is an Encoder already.")
         settled = {"pooler": model.pooler, "max_tokens": model.max_tokens, "precision": model.precision}
         return model, {**loading, **settled, "runtime": model.runtime_name, "device": str(model.device)}
     log(f"loading {model} ...")
-    return Encoder.load(model, **loading), loading
+    encoder = Encoder.load(model, **loading)
+    return encoder, {**loading, "precision": encoder.precision, "runtime": encoder.runtime_name}
 
 
 def _metadata(facts: Mapping[str, Any]) -> dict[str, str]:

@@ -33,8 +33,12 @@ class ModelOptions:
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Truncate texts to this many tokens (default: the model's limit).")
     ] = None
-    precision: Annotated[str, typer.Option(help="fp32, bf16 or fp16.")] = "fp32"
-    runtime: Annotated[str, typer.Option(help="torch or onnx (extra [onnx]).")] = "torch"
+    precision: Annotated[
+        str | None, typer.Option(help="fp32, bf16 or fp16 (default: an exported model's own, else fp32).")
+    ] = None
+    runtime: Annotated[
+        str | None, typer.Option(help="torch or onnx (extra [onnx]; default: an exported model's own, else torch).")
+    ] = None
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Allow weights in pickle format, which can run code.")
     ] = False
@@ -70,13 +74,13 @@ class ModelOptions:
             "trust_remote_code": self.trust_remote_code,
         }
 
-    def described(self) -> dict[str, Any]:
-        """Return the options that the vectors depend on, for provenance."""
+    def described(self, encoder: Encoder) -> dict[str, Any]:
+        """Return the options that the encoder's vectors depend on, for provenance."""
         return {
             "pooler": self.pooler,
             "max_tokens": self.max_tokens,
-            "precision": self.precision,
-            "runtime": self.runtime,
+            "precision": encoder.precision,
+            "runtime": encoder.runtime_name,
         }
 
 

@@ -61,13 +61,14 @@ def similarity(
     if output is not None:
         found.write(output)
     sources = [(corpus.source, corpus.fingerprint()) for corpus in corpora]
-    options = console.described() | chosen.described() | data.described()
+    options = console.described() | chosen.described(encoder) | data.described()
     console.show(found, **provenance(model=encoder, data=sources, options=options))
 
 
 def _check_texts(texts: list[str]) -> None:
     """Refuse what is probably a mistake: a single text, a model without texts, file names given as texts."""
-    is_model = len(texts) == 2 and (texts[0] == DEFAULT_MODEL or is_file(f"{texts[0]}/config.json"))
+    folder = any(is_file(f"{texts[0]}/{name}") for name in ("config.json", "twinpass.json"))
+    is_model = len(texts) == 2 and (texts[0] == DEFAULT_MODEL or folder)
     if len(texts) < 2 or is_model:
         raise ConfigError(f"expected at least two texts to compare, got {' '.join(map(repr, texts))}.")
     for text in texts:

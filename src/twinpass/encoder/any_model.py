@@ -8,8 +8,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +37,7 @@ class Model:
     name: str
     encode: Encode
     fingerprint: str | None = None
+    computing: Mapping[str, str] = field(default_factory=dict)  # an Encoder's precision and runtime
 
 
 def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "auto", **loading: Any) -> Model:
@@ -73,7 +74,8 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
 
 
 def _from_encoder(encoder: Encoder) -> Model:
-    return Model(encoder.name, encoder.encode, f"{encoder.fingerprint}-{encoder.precision}-{encoder.runtime_name}")
+    computing = {"precision": encoder.precision, "runtime": encoder.runtime_name}
+    return Model(encoder.name, encoder.encode, "-".join([encoder.fingerprint, *computing.values()]), computing)
 
 
 def _stored(path: Path) -> Encode:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import sys
 import warnings
@@ -11,23 +9,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from twinpass.encoder.folder import Settings, save_model
-from twinpass.encoder.load import DROPOUT_FIELDS, assemble, explained, find_folder, settle, token_limit
-from twinpass.encoder.model import Dense, SentenceModel, WeightsSeen
+from twinpass.encoder.folder import Exported, Settings, read_exported, read_settings
+from twinpass.encoder.load import assemble, explained, exported_tokens, find_folder, settle, token_limit
 from twinpass.encoder.runtime import check_precision, choose_device, make_runtime
 from twinpass.encoder.similarity import Cosines, compare
 from twinpass.encoder.tokens import Distinct, Tokens, windows
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.progress import Advance, bar, silent
 from twinpass.text.batch import cut
 from twinpass.vectors import unit
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from twinpass.encoder.model import SentenceModel
 
 Vectors = NDArray[np.float32]
 Item = TypeVar("Item")
@@ -35,10 +35,6 @@ Item = TypeVar("Item")
 WINDOW = 65_536  # texts sorted by length together: few enough to hold in memory
 STREAM_WINDOW = 4_096  # texts of one block of a stream: under 1 % padding, and a bar moves every few seconds
 TOKEN_BUDGET = 4_096  # padded tokens in one forward pass
-
-# Fields of a config that do not change vectors: its history, and what only training or the caller uses.
-_NOT_IN_FINGERPRINT = {"_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype"}
-_NOT_IN_FINGERPRINT |= {"output_hidden_states", *DROPOUT_FIELDS}
 
 
 class Encoded(NamedTuple, Generic[Item]):
@@ -54,36 +50,38 @@ class TruncationWarning(UserWarning):
 
 
 class Encoder:
-    """A sentence encoder: texts to vectors, the same way wherever it is loaded."""
+    """A sentence encoder: texts to vectors, the same way wherever it is loaded.
+
+    Its model is a network in torch, or an exported model, which needs neither torch nor transformers and cannot be
+    trained.
+    """
 
     def __init__(
         self,
-        model: SentenceModel,
+        model: SentenceModel | Exported,
         tokens: Tokens,
         settings: Settings,
         *,
         name: str,
-        device: torch.device,
+        device: Any = "cpu",
         precision: str = "fp32",
         runtime: str = "torch",
     ) -> None:
-        self.model = model.to(device)
+        self.exported = model if isinstance(model, Exported) else None
+        self._network = None if isinstance(model, Exported) else model.to(device)
         self.tokens = tokens
         self.settings = settings
         self.name = name
-        self.device = device
+        self.device = device  # a torch.device; the text "cpu" for an exported model
         self.precision = precision
         self.runtime_name = runtime
         self.runtime = make_runtime(runtime, self, precision=precision)
-        self._fingerprint: tuple[WeightsSeen, tuple[object, ...], str] | None = None
+        self._fingerprint: Any = None  # of a network: computed when it is first asked for
 
     def __repr__(self) -> str:
         limit = f"at most {self.max_tokens} tokens" if self.max_tokens else "any number of tokens"
         shape = f"pooler {self.pooler}, {self.dimensions} dimensions, {limit}"
         return f"Encoder({self.name!r}: {shape}, {self.device}, {self.precision}, {self.runtime_name})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_fingerprint": None}  # it refers to weights of this process
 
     @classmethod
     def load(
@@ -92,8 +90,8 @@ class Encoder:
         *,
         pooler: str | None = None,
         device: str = "auto",
-        precision: str = "fp32",
-        runtime: str = "torch",
+        precision: str | None = None,
+        runtime: str | None = None,
         max_tokens: int | None = None,
         dropout: float | None = None,
         fresh_head_seed: int | None = None,
@@ -104,17 +102,49 @@ class Encoder:
 
         `pooler` replaces the folder's pooler, and is needed where the folder names none. With `fresh_head_seed`, for
         training, a pooler with an MLP may start a new one; without it, a missing MLP is an error if it is kept at test
-        time.
+        time. Without `precision` and `runtime`, an exported model runs as it was made, any other in fp32 with torch.
         """
-        place = choose_device(device)
-        check_precision(precision, place)
         trusted = {"trust_pickle": trust_pickle, "trust_remote_code": trust_remote_code}
         folder = find_folder(str(name), **trusted)
+        with explained(folder):
+            exported = read_exported(folder)
+        if exported is not None:
+            fixed = {"pooler": pooler, "device": device, "precision": precision, "runtime": runtime}
+            return cls._load_exported(
+                exported, str(name), max_tokens, {**fixed, "dropout": dropout, "fresh_head_seed": fresh_head_seed}
+            )
+        place = choose_device(device)
+        precision, runtime = precision or "fp32", runtime or "torch"
+        check_precision(precision, place)
         with explained(folder):
             settings = settle(folder, name=str(name), pooler=pooler)
             model, tokens = assemble(folder, settings, dropout=dropout, fresh_head_seed=fresh_head_seed, **trusted)
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))
         return cls(model, tokens, settings, name=str(name), device=place, precision=precision, runtime=runtime)
+
+    @classmethod
+    def _load_exported(
+        cls, exported: Exported, name: str, max_tokens: int | None, options: dict[str, object]
+    ) -> Encoder:
+        """Load an exported model; of the options, those that are fixed in it must be as they are."""
+        settings = read_settings(exported.folder)
+        assert settings is not None  # read_exported has read it
+        made = {"pooler": settings.pooler, "precision": exported.precision, "runtime": exported.runtime}
+        for option, asked in options.items():
+            has = {**made, "device": "cpu"}.get(option)
+            if asked not in (None, "auto", has):
+                raise ConfigError(
+                    f"{name} is an exported model ({exported.precision}, {exported.runtime}): its {option} "
+                    + (f"is {has}, not {asked}." if has else "cannot be set.")
+                    + f" Leave that option out, or use the model that it was made from, {exported.source['name']}."
+                )
+        with explained(exported.folder):
+            tokens = exported_tokens(exported, settings)
+        limit = token_limit(max_tokens, settings.max_tokens, tokens.limit)
+        if limit != token_limit(None, settings.max_tokens, tokens.limit):
+            exported = exported.limited(limit)
+        settled = replace(settings, max_tokens=limit)
+        return cls(exported, tokens, settled, name=name, precision=exported.precision, runtime=exported.runtime)
 
     @overload
     def encode(
@@ -213,6 +243,8 @@ class Encoder:
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model, whole or not at all, so that sentence-transformers and transformers load it too."""
+        from twinpass.encoder.parts import save_model
+
         save_model(Path(folder), self.model, self.tokens, self.settings)
 
     def tokenize(self, texts: Sequence[str], *, max_tokens: int | None = None) -> list[list[int]]:
@@ -235,12 +267,32 @@ class Encoder:
 
     def pad(self, ids: Sequence[Sequence[int]]) -> dict[str, Tensor]:
         """Return the model's inputs for rows of token ids, on the model's device."""
+        import torch
+
         return {name: torch.from_numpy(array).to(self.device) for name, array in self.tokens.arrays(ids).items()}
 
     @property
+    def model(self) -> SentenceModel:
+        """The network, in torch; an exported model has none."""
+        if self._network is None:
+            raise self._no_network("network in torch")
+        return self._network
+
+    @property
     def tokenizer(self) -> Any:
-        """The tokenizer, a transformers object."""
+        """The tokenizer, a transformers object; an exported model has none."""
+        if self.exported is not None:
+            raise self._no_network("tokenizer of transformers")
         return self.tokens.tokenizer
+
+    def _no_network(self, missing: str) -> ModelError:
+        made = self.exported
+        assert made is not None
+        return ModelError(
+            f"{self.name} is an exported model ({made.precision}, {made.runtime}), which encodes and has no {missing}: "
+            "it cannot be trained, fitted, changed or saved. Use the model that it was made from, "
+            f"{made.source['name']}."
+        )
 
     @property
     def pooler(self) -> str:
@@ -255,11 +307,15 @@ class Encoder:
     @property
     def dimensions(self) -> int:
         """The length of a vector."""
-        mapped = [layer.linear.out_features for layer in self.model.layers.children() if isinstance(layer, Dense)]
-        if mapped:
-            return mapped[-1]
+        return self.model.dimensions if self.exported is None else self.exported.dimensions
+
+    @property
+    def vocabulary(self) -> int:
+        """The number of token ids that the model knows."""
+        if self.exported is not None:
+            return self.exported.vocabulary
         transformer: Any = self.model.transformer
-        return int(transformer.config.hidden_size) * len(self.pooler.split("+"))
+        return int(transformer.get_input_embeddings().num_embeddings)
 
     @property
     def fingerprint(self) -> str:
@@ -267,21 +323,14 @@ class Encoder:
 
         It is computed once and again only after a change of weights, layers, settings or tokenizer.
         """
-        settings = replace(self.settings, transformer="", head=None, layers=())
-        transformer: Any = self.model.transformer
-        config = {k: v for k, v in transformer.config.to_dict().items() if k not in _NOT_IN_FINGERPRINT}
-        described = json.dumps(config, sort_keys=True, default=str)
-        marks = (settings, repr(self.model.layers), described, self.tokens.marks())
-        kept = self._fingerprint
-        if kept is not None and kept[1] == marks and kept[0].unchanged(self.model):
-            return kept[2]
-        seen = WeightsSeen(self.model)
-        digest = hashlib.sha256(repr((settings, self.model.layers, described, self.tokens.rules())).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
-            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        self._fingerprint = (seen, marks, digest.hexdigest())
-        return digest.hexdigest()
+        if self.exported is not None:
+            return self.exported.fingerprint
+        if self._fingerprint is None:
+            from twinpass.encoder.fingerprint import Fingerprint
+
+            self._fingerprint = Fingerprint()
+        digest: str = self._fingerprint.of(self.model, self.tokens, self.settings)
+        return digest
 
     def _limit(self, max_tokens: int | None) -> int | None:
         return token_limit(max_tokens, self.settings.max_tokens, self.tokens.limit)
@@ -289,5 +338,5 @@ class Encoder:
     def _report_truncation(self, truncated: int, texts: int, limit: int | None) -> None:
         if truncated:
             message = f"{truncated:,} of {texts:,} texts are longer than {limit} tokens"
-            kept = "end" if self.tokenizer.truncation_side == "left" else "beginning"
+            kept = "end" if self.tokens.tokenizer.truncation_side == "left" else "beginning"
             warnings.warn(f"{message}; only their {kept} was encoded.", TruncationWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""A model folder: what lies in it, how it is read and how it is written.
+"""A model folder: what lies in it and how it is read; `parts.py` reads and writes what holds weights.
 
 ::
 
@@ -10,38 +10,41 @@
 
 A folder with twinpass.json is read as that says, one with only modules.json as that says. A folder that is saved here
 loads in transformers, and in sentence-transformers unless it has no module for a part.
+
+An exported model is a folder of another kind: one graph that maps token ids to vectors, head and layers included. It
+runs without torch and transformers::
+
+    twinpass.json                                        the settings, and under "exported" what the graph needs
+    tokenizer.json                                       what the library tokenizers reads
+    openvino/model.xml, openvino/model.bin               the graph and its weights
+    README.md                                            what it was made from, and what was measured
 """
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
-import shutil
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
-import torch
-from safetensors.torch import load_file, save_file
-from torch import nn
-
-from twinpass.encoder.flow import Flow
-from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize, SentenceModel
-from twinpass.encoder.pooling import POOLERS, Pooler, find_pooler
-from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ModelError
-from twinpass.files import explaining, write_json, writing_folder
+from twinpass.files import sha256, write_json, writing_folder
+
+if TYPE_CHECKING:
+    from twinpass.encoder.encoder import Encoder
 
 FILE = "twinpass.json"
 FORMAT = 1
 NORMALIZE = "normalize"
-FLOW = "flow"
-REFUSAL = "OnlyTwinpassLoadsThisModel"  # not a module of sentence-transformers: its loader fails and shows this name
+TOKENIZER = "tokenizer.json"
+GRAPH = "openvino/model.xml"
+EXPORTED_RUNTIMES = ("openvino",)
+EXPORTED_PRECISIONS = ("fp32", "int8")
+INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # sentence-transformers' older switches, in the order in which it concatenates, and its present names of the same modes.
-_SWITCHES = {
+SWITCHES = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_tokens": "mean",
@@ -49,7 +52,6 @@ _SWITCHES = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-_POOLER_OF_MODE = {POOLERS[name].mode: name for name in POOLERS if POOLERS[name].head == "none" and POOLERS[name].mode}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,16 +67,44 @@ class Settings:
     prompt: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What an exported model needs beyond its settings: one graph maps its inputs to vectors."""
+
+    folder: Path  # where it was read from; not written
+    runtime: str
+    precision: str
+    file: str  # the graph, inside the folder
+    inputs: tuple[str, ...]
+    dimensions: int
+    max_tokens: int | None  # the most that the model can read; the settings' limit may be lower
+    vocabulary: int  # token ids are below this
+    pad: Mapping[str, Any]  # "id" of the padding token; "truncation_side", left or right. Padding is on the right
+    fingerprint: str  # of the graph, the tokenizer and all that vectors depend on; see `_fingerprint`
+    source: Mapping[str, Any]  # "name" and "fingerprint" of the model it was made from
+    measured: Mapping[str, Any]  # how near its vectors are to the source's, and whatever else was measured
+
+    @property
+    def path(self) -> Path:
+        """The graph."""
+        return self.folder / self.file
+
+    def limited(self, max_tokens: int | None) -> Exported:
+        """Return the same model with another token limit than the folder's, so with other fingerprints."""
+
+        def other(fingerprint: str) -> str:
+            return hashlib.sha256(f"{fingerprint} max_tokens={max_tokens}".encode()).hexdigest()
+
+        source = {**self.source, "fingerprint": other(self.source["fingerprint"])}
+        return replace(self, fingerprint=other(self.fingerprint), source=source)
+
+
 def read_settings(folder: Path) -> Settings | None:
     """Return what twinpass.json says, or without one sentence-transformers' modules.json; None if there is neither."""
-    path = folder / FILE
-    if not path.is_file():
+    document = _read_document(folder)
+    if document is None:
         return read_foreign_settings(folder)
-    document = read_json(path)
-    if document.get("format") != FORMAT:
-        raise ModelError(
-            f"{path}: format {document.get('format')!r} is not {FORMAT}; this folder needs another version of twinpass."
-        )
+    path = folder / FILE
     types = get_type_hints(Settings) | {"layers": list}
     fields = {name: value for name, value in document.items() if name in types}
     if "pooler" not in fields:
@@ -83,8 +113,139 @@ def read_settings(folder: Path) -> Settings | None:
         if not isinstance(value, types[name]):
             raise ModelError(f"{path}: {name} cannot be {value!r}, so the folder is damaged. Save the model again.")
     fields["layers"] = tuple(fields.get("layers", ()))
-    find_pooler(fields["pooler"])
+    if "exported" not in document:  # else the graph holds the pooler, and torch is not needed
+        from twinpass.encoder.pooling import find_pooler
+
+        find_pooler(fields["pooler"])
     return Settings(**fields)
+
+
+def _read_document(folder: Path) -> dict[str, Any] | None:
+    path = folder / FILE
+    if not path.is_file():
+        return None
+    document: dict[str, Any] = read_json(path)
+    if document.get("format") != FORMAT:
+        raise ModelError(
+            f"{path}: format {document.get('format')!r} is not {FORMAT}; this folder needs another version of twinpass."
+        )
+    return document
+
+
+def read_exported(folder: Path) -> Exported | None:
+    """Return what twinpass.json says of an exported model, checked against its files; None for any other folder."""
+    document = _read_document(folder)
+    if document is None or "exported" not in document:
+        return None
+    path, given = folder / FILE, document["exported"]
+    if not isinstance(given, dict):
+        raise ModelError(f"{path}: exported: expected an object, got {given!r:.60}. Export the model again.")
+    for name, (expected, valid) in _EXPORTED_FIELDS.items():
+        if name not in given or not valid(given[name]):
+            came = f"{given[name]!r:.60}" if name in given else "nothing"
+            raise ModelError(f"{path}: exported.{name}: expected {expected}, got {came}. Export the model again.")
+    known = {name: given[name] for name in _EXPORTED_FIELDS}
+    exported = Exported(**known | {"folder": folder, "inputs": tuple(given["inputs"])})
+    for part in (inside(folder, exported.file), folder / TOKENIZER):
+        if not part.is_file():
+            raise ModelError(f"{part} is missing: the exported model is incomplete. Export the model again.")
+    settings = read_settings(folder)
+    if settings is None or _fingerprint(exported, settings) != exported.fingerprint:
+        raise ModelError(
+            f"{folder}: the files of this exported model are not those that were written (their fingerprint is not "
+            f"{exported.fingerprint[:12]}): one is damaged or was changed. Export the model again."
+        )
+    return exported
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and value > 0
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 64 and not set(value) - set("0123456789abcdef")
+
+
+def _is_pad(value: object) -> bool:
+    if not isinstance(value, dict) or type(value.get("id")) is not int:
+        return False
+    return value["id"] >= 0 and value.get("truncation_side") in ("left", "right")
+
+
+def _is_source(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and _is_digest(value.get("fingerprint"))
+
+
+# What twinpass.json says of an exported model: field, what is expected, and the check.
+_EXPORTED_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "runtime": (f"one of {', '.join(EXPORTED_RUNTIMES)}", lambda value: value in EXPORTED_RUNTIMES),
+    "precision": (f"one of {', '.join(EXPORTED_PRECISIONS)}", lambda value: value in EXPORTED_PRECISIONS),
+    "file": (f"{GRAPH!r}", lambda value: value == GRAPH),
+    "inputs": (
+        f"names from {', '.join(INPUTS)}",
+        lambda value: isinstance(value, list) and value == [name for name in INPUTS if name in value],
+    ),
+    "dimensions": ("a positive number", _is_count),
+    "max_tokens": ("a number of at least 3, or null", lambda value: value is None or (_is_count(value) and value > 2)),
+    "vocabulary": ("a positive number", _is_count),
+    "pad": ("an object with id (a number) and truncation_side (left or right)", _is_pad),
+    "fingerprint": ("a SHA-256", _is_digest),
+    "source": ("an object with name and fingerprint", _is_source),
+    "measured": ("an object", lambda value: isinstance(value, dict)),
+}
+
+
+def _fingerprint(exported: Exported, settings: Settings) -> str:
+    """Return a SHA-256 over everything that the vectors of an exported model depend on."""
+    described = asdict(exported) | {"settings": asdict(settings)}
+    for name in ("folder", "fingerprint", "source", "measured"):
+        del described[name]
+    files = [exported.path, exported.path.with_suffix(".bin"), exported.folder / TOKENIZER]
+    described["files"] = [sha256(file) for file in files if file.is_file()]
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+
+
+def save_exported(
+    target: Path,
+    encoder: Encoder,
+    write_graph: Callable[[Path], None],
+    *,
+    precision: str,
+    measured: Mapping[str, Any],
+    card: str,
+    runtime: str = EXPORTED_RUNTIMES[0],
+) -> Exported:
+    """Write an exported model, whole or not at all: `write_graph` puts the encoder's graph under the path it is given.
+
+    The graph's inputs have the names of the encoder's inputs, and it includes the head and the layers.
+    """
+    settings = replace(encoder.settings, transformer="", head=None, layers=())
+    tokens = encoder.tokens
+    with writing_folder(target) as aside:
+        graph = aside / GRAPH
+        graph.parent.mkdir(parents=True)
+        write_graph(graph)
+        (aside / TOKENIZER).write_text(json.dumps(tokens.rules(), ensure_ascii=False), encoding="utf-8")
+        (aside / "README.md").write_text(card, encoding="utf-8")
+        exported = Exported(
+            folder=aside,
+            runtime=runtime,
+            precision=precision,
+            file=GRAPH,
+            inputs=tuple(tokens.arrays([[tokens.pad_id]])),
+            dimensions=encoder.dimensions,
+            max_tokens=tokens.limit,
+            vocabulary=encoder.vocabulary,
+            pad={"id": tokens.pad_id, "truncation_side": tokens.tokenizer.truncation_side},
+            fingerprint="",
+            source={"name": encoder.name, "fingerprint": encoder.fingerprint},
+            measured=measured,
+        )
+        exported = replace(exported, fingerprint=_fingerprint(exported, settings))
+        described = asdict(exported)
+        del described["folder"]
+        write_json(aside / FILE, {"format": FORMAT, **asdict(settings), "exported": described})
+    return replace(exported, folder=target)
 
 
 def read_foreign_settings(folder: Path) -> Settings | None:
@@ -118,15 +279,18 @@ def read_foreign_settings(folder: Path) -> Settings | None:
 
 
 def _read_pooling(folder: Path) -> str:
+    from twinpass.encoder.pooling import POOLERS
+
     config = read_json(folder / "config.json")
-    modes = config.get("pooling_mode") or [mode for switch, mode in _SWITCHES.items() if config.get(switch)]
+    pooler_of_mode = {POOLERS[name].mode: name for name in POOLERS if POOLERS[name].head == "none"}
+    modes = config.get("pooling_mode") or [mode for switch, mode in SWITCHES.items() if config.get(switch)]
     modes = [modes] if isinstance(modes, str) else list(modes) or ["mean"]
-    if any(mode not in _POOLER_OF_MODE for mode in modes) or not config.get("include_prompt", True):
+    if any(mode not in pooler_of_mode for mode in modes) or not config.get("include_prompt", True):
         raise ModelError(
             f"{folder / 'config.json'}: twinpass cannot pool like this "
             f"(modes {modes}, include_prompt {config.get('include_prompt', True)})."
         )
-    return "+".join(_POOLER_OF_MODE[mode] for mode in modes)
+    return "+".join(pooler_of_mode[mode] for mode in modes)
 
 
 def _read_text_settings(folder: Path, transformer: Path) -> dict[str, Any]:
@@ -140,40 +304,6 @@ def _read_text_settings(folder: Path, transformer: Path) -> dict[str, Any]:
         config = read_json(prompts)
         settings["prompt"] = (config.get("prompts") or {}).get(config.get("default_prompt_name"), "")
     return settings
-
-
-def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Module:
-    """Load one layer that follows the pooler; a missing one is an error, never a random layer."""
-    if name == NORMALIZE:
-        return Normalize()
-    place = inside(folder, name)
-    config = read_json(place / "config.json")
-    layer: nn.Module
-    if config.get("kind") == FLOW:
-        layer = Flow(config["dimensions"], levels=config["levels"], depth=config["depth"], width=config["width"])
-    else:
-        activation = str(config.get("activation_function", "Tanh")).rsplit(".", 1)[-1]
-        if activation not in ACTIVATIONS or config.get("use_residual"):
-            raise ModelError(
-                f"{place / 'config.json'}: unknown activation {activation!r} or a residual. "
-                f"Known: {', '.join(ACTIVATIONS)}."
-            )
-        sizes = config["in_features"], config["out_features"]
-        layer = Dense(*sizes, bias=config.get("bias", True), activation=activation)
-    safe, pickled = place / "model.safetensors", place / "pytorch_model.bin"
-    if safe.is_file():
-        weights = load_file(safe)
-    elif not pickled.is_file():
-        raise ModelError(
-            f"{safe} is missing: this layer belongs to the model and is never made up. "
-            "Save or download the model again."
-        )
-    elif trust_pickle:
-        weights = torch.load(pickled, map_location="cpu", weights_only=True)
-    else:
-        raise pickle_refused(str(pickled))
-    layer.load_state_dict({key: tensor.float() for key, tensor in weights.items()})
-    return layer
 
 
 def pickle_refused(path: str) -> ModelError:
@@ -202,169 +332,3 @@ def inside(folder: Path, name: str) -> Path:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ModelError(f"{folder} names a part outside itself, {name!r}, which is not read.")
     return path
-
-
-def save_model(target: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
-    """Write a new folder whole or not at all; into an existing one, move finished files only."""
-    if not target.exists():
-        with writing_folder(target) as aside:
-            _write(aside, model, tokens, settings)
-        return
-    with explaining(target):
-        aside = Path(tempfile.mkdtemp(prefix=".saving.", dir=target))
-        try:
-            _write(aside, model, tokens, settings)
-            _move_into(aside, target)
-        finally:
-            shutil.rmtree(aside, ignore_errors=True)
-
-
-def _move_into(aside: Path, target: Path) -> None:
-    """Replace files by the finished ones, the settings last, and leave no weights of another model."""
-    for pattern in ("modules.json", "model*.safetensors", "model.safetensors.index.json"):
-        for old in target.glob(pattern):
-            if not (aside / old.name).exists():
-                old.unlink()
-    files = sorted((path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == FILE)
-    for path in files:
-        place = target / path.relative_to(aside)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(place)
-
-
-def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Settings) -> None:
-    settings = _write_layers(folder, model, settings)
-    transformer: Any = model.transformer
-    before = transformer.config.output_hidden_states
-    # sentence-transformers passes on every layer's states only if the config asks for them.
-    transformer.config.output_hidden_states = model.pooler.layers is not None
-    with quiet():
-        transformer.save_pretrained(folder)
-        tokens.save(folder)
-    transformer.config.output_hidden_states = before
-    refusal = _write_modules(folder, settings, transformer)
-    if refusal:  # without a list of modules, sentence-transformers would take the mean of the last layer
-        _write_list(folder, [(REFUSAL, "")])
-        warnings.warn(f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=4)
-    write_json(folder / FILE, {"format": FORMAT, **asdict(settings)})
-
-
-def _write_layers(folder: Path, model: SentenceModel, settings: Settings) -> Settings:
-    """Write head and layers into numbered folders and return settings that name those."""
-    head = None
-    if isinstance(model.head, Dense):
-        head = "2_Dense" if model.pooler.head == "kept" else "training_head"
-        write_layer(folder / head, model.head)
-    names = []
-    for place, layer in enumerate(model.layers.children(), start=3):
-        names.append(NORMALIZE if isinstance(layer, Normalize) else f"{place}_{type(layer).__name__}")
-        if names[-1] != NORMALIZE:
-            write_layer(folder / names[-1], layer)
-    return replace(settings, transformer="", head=head, layers=tuple(names))
-
-
-def write_layer(folder: Path, layer: nn.Module) -> None:
-    """Write a layer's folder: a Dense in the layout that both libraries read, a Flow in our own."""
-    if isinstance(layer, Flow):
-        config: dict[str, Any] = {"kind": FLOW, **layer.settings}
-    elif isinstance(layer, Dense):
-        activation = type(layer.activation)
-        config = {
-            "in_features": layer.linear.in_features,
-            "out_features": layer.linear.out_features,
-            "bias": layer.linear.bias is not None,
-            "activation_function": f"{activation.__module__}.{activation.__name__}",
-        }
-    else:
-        raise ModelError(f"a layer of kind {type(layer).__name__} cannot be saved.")
-    _write_part(folder, config, layer.state_dict())
-
-
-def _write_part(folder: Path, config: dict[str, Any], weights: Mapping[str, torch.Tensor] | None = None) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "config.json", config)
-    if weights is not None:
-        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, folder / "model.safetensors")
-
-
-def _write_modules(folder: Path, settings: Settings, transformer: Any) -> str | None:
-    """Describe the folder to sentence-transformers, or return why that cannot be done."""
-    pooler = find_pooler(settings.pooler)
-    modes = _foreign_modes(settings.pooler, pooler)
-    if any(name.endswith(Flow.__name__) for name in settings.layers):
-        return "it has no layer like a flow"
-    if pooler.layers is not None and "+" in settings.pooler:
-        return "it cannot concatenate averages of several layers"
-    if modes is None:
-        return f"it has no pooling like {settings.pooler!r}"
-    width, modules = transformer.config.hidden_size, [("Transformer", "")]
-    if pooler.layers is not None:  # an average of several layers: weights over all of them
-        depth = transformer.config.num_hidden_layers
-        weights = torch.zeros(depth + 1)
-        for layer in pooler.layers:
-            weights[layer] += 1.0
-        sizes = {"word_embedding_dimension": width, "layer_start": 0, "num_hidden_layers": depth}
-        _write_part(folder / "1_WeightedLayerPooling", sizes, {"layer_weights": weights})
-        modules.append(("WeightedLayerPooling", "1_WeightedLayerPooling"))
-    switches = {switch: mode in modes for switch, mode in _SWITCHES.items()}
-    _write_part(folder / "1_Pooling", {"word_embedding_dimension": width, **switches})
-    modules.append(("Pooling", "1_Pooling"))
-    if settings.pooler == "cls_pretrained":
-        write_layer(folder / "2_Dense", _pretrained_pooler(transformer))
-        modules.append(("Dense", "2_Dense"))
-    elif settings.head is not None and pooler.head == "kept":
-        modules.append(("Dense", settings.head))
-    modules += [("Normalize", "9_Normalize") if name == NORMALIZE else ("Dense", name) for name in settings.layers]
-    _write_list(folder, modules)
-    limits = {"max_seq_length": settings.max_tokens, "do_lower_case": settings.lowercase}
-    write_json(folder / "sentence_bert_config.json", limits)
-    prompts = {"default": settings.prompt} if settings.prompt else {}
-    write_json(
-        folder / "config_sentence_transformers.json",
-        {"prompts": prompts, "default_prompt_name": "default" if prompts else None, "similarity_fn_name": "cosine"},
-    )
-    return None
-
-
-def _write_list(folder: Path, modules: list[tuple[str, str]]) -> None:
-    listed = [
-        {"idx": place, "name": str(place), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for place, (kind, path) in enumerate(modules)
-    ]
-    write_json(folder / "modules.json", listed)
-
-
-def _foreign_modes(name: str, pooler: Pooler) -> list[str] | None:
-    if pooler.layers is not None:
-        return ["mean"]
-    if name == "cls_pretrained":
-        return ["cls"]
-    modes = [POOLERS[part].mode for part in name.split("+")]
-    # sentence-transformers concatenates in a fixed order; another order cannot be written down.
-    ordered = [mode for mode in _SWITCHES.values() if mode in modes]
-    return ordered if ordered == modes else None
-
-
-def _pretrained_pooler(transformer: Any) -> Dense:
-    """Copy the checkpoint's pooler, a Linear and a tanh in every family that has one, into a Dense."""
-    linear = getattr(transformer.pooler, "dense", transformer.pooler)
-    layer = Dense(linear.in_features, linear.out_features, activation="Tanh")
-    layer.linear.load_state_dict(linear.state_dict())
-    return layer
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Silence transformers' reports and progress bars: what matters of them is checked here."""
-    from transformers.utils import logging
-
-    library: Any = logging
-    level, bars = library.get_verbosity(), library.is_progress_bar_enabled()
-    library.set_verbosity(library.CRITICAL)
-    library.disable_progress_bar()
-    try:
-        yield
-    finally:
-        library.set_verbosity(level)
-        if bars:
-            library.enable_progress_bar()

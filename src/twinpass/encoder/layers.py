@@ -21,8 +21,8 @@ from torch import nn
 
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.flow import fit_flow
-from twinpass.encoder.folder import read_layer, write_layer
 from twinpass.encoder.model import Dense, SentenceModel
+from twinpass.encoder.parts import read_layer, write_layer
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.files import writing_folder
 from twinpass.progress import Advance

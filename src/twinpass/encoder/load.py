@@ -1,27 +1,29 @@
 """From a model's name to its parts: the folder, then transformer, pooler, head, layers and tokenizer.
 
 A name is `minilm` (built in), a folder, or a name on the hub. A part that is missing is an error, never made up.
+torch and transformers are imported only where a transformer is loaded: an exported model needs neither.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
+import inspect
 import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import nn
-
-from twinpass.encoder.folder import Settings, inside, pickle_refused, quiet, read_layer, read_settings
-from twinpass.encoder.model import SentenceModel, fresh_head
-from twinpass.encoder.pooling import describe_poolers, find_pooler
-from twinpass.encoder.tokens import Tokens
+from twinpass.encoder.folder import TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
+from twinpass.encoder.tokens import PlainTokenizer, Tokens
 from twinpass.errors import ConfigError, ModelError, UserError
 from twinpass.files import sha256
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from twinpass.encoder.model import SentenceModel
 
 # The built-in model: all-MiniLM-L6-v2, from the package of the extra [demo] or from the local hub cache.
 BUILTIN = "minilm"
@@ -112,6 +114,8 @@ def _from_hub(name: str, pickles: list[str], code: list[str]) -> Path:
 
 def settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
     """Return how vectors are made: as the folder says, except that the user's pooler goes first."""
+    from twinpass.encoder.pooling import describe_poolers, find_pooler
+
     settings = read_settings(folder) or released_settings(name)
     if pooler is None:
         if settings is None:
@@ -143,6 +147,11 @@ def assemble(
     trust_remote_code: bool,
 ) -> tuple[SentenceModel, Tokens]:
     """Load every part that the settings name; a missing part is an error."""
+    from torch import nn
+
+    from twinpass.encoder.model import SentenceModel
+    from twinpass.encoder.parts import read_layer
+
     home = inside(folder, settings.transformer)
     transformer = _load_transformer(home, dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
@@ -153,7 +162,7 @@ def assemble(
     head = _load_head(folder, settings, transformer.config, fresh_seed=fresh_head_seed, trust_pickle=trust_pickle)
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
     tokenizer = _load_tokenizer(home, trust_remote_code=trust_remote_code)
-    tokens = Tokens(tokenizer, transformer, lowercase=settings.lowercase, prompt=settings.prompt)
+    tokens = _tokens_of(tokenizer, transformer, settings)
     model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
     return model.eval(), tokens
 
@@ -162,6 +171,10 @@ def _load_head(
     folder: Path, settings: Settings, config: Any, *, fresh_seed: int | None, trust_pickle: bool
 ) -> nn.Module | None:
     """Load the MLP over the pooled vector, start a fresh one if asked, or say that it is missing."""
+    from twinpass.encoder.model import fresh_head
+    from twinpass.encoder.parts import read_layer
+    from twinpass.encoder.pooling import find_pooler
+
     when = find_pooler(settings.pooler).head
     if when == "none":
         return None
@@ -179,7 +192,10 @@ def _load_head(
 
 def _load_transformer(folder: Path, dropout: float | None, *, trust_pickle: bool, trust_remote_code: bool) -> Any:
     """Load a checkpoint's transformer as float32; missing weights are an error."""
+    import torch
     from transformers import AutoConfig, AutoModel
+
+    from twinpass.encoder.parts import quiet
 
     _check_weights(folder, trust_pickle=trust_pickle)
     with quiet():
@@ -234,6 +250,8 @@ def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
     """Load a checkpoint's fast tokenizer."""
     from transformers import AutoTokenizer
 
+    from twinpass.encoder.parts import quiet
+
     if not any(True for pattern in _TOKENIZER_FILES for _ in folder.glob(pattern)):
         # transformers would make up a tokenizer that knows no word.
         raise ModelError(f"{folder} has no tokenizer: expected tokenizer.json. Save the model with its tokenizer.")
@@ -244,6 +262,47 @@ def _load_tokenizer(folder: Path, *, trust_remote_code: bool) -> Any:
             f"{folder} has no fast tokenizer (tokenizer.json). Save the model again with a recent transformers."
         )
     return tokenizer
+
+
+def _tokens_of(tokenizer: Any, transformer: Any, settings: Settings) -> Tokens:
+    """Return a tokenizer together with what this transformer expects as input."""
+    accepted = inspect.signature(transformer.forward).parameters
+    return Tokens(
+        tokenizer,
+        pad_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0,
+        takes_types="token_type_ids" in accepted and "token_type_ids" in tokenizer.model_input_names,
+        limit=_hard_limit(tokenizer, transformer),
+        lowercase=settings.lowercase,
+        prompt=settings.prompt,
+    )
+
+
+def exported_tokens(exported: Exported, settings: Settings) -> Tokens:
+    """Load the tokenizer of an exported model, with the library tokenizers alone."""
+    from tokenizers import Tokenizer
+
+    backend = Tokenizer.from_file(os.fspath(exported.folder / TOKENIZER))
+    return Tokens(
+        PlainTokenizer(backend, exported.pad["truncation_side"]),
+        pad_id=exported.pad["id"],
+        takes_types="token_type_ids" in exported.inputs,
+        limit=exported.max_tokens,
+        lowercase=settings.lowercase,
+        prompt=settings.prompt,
+    )
+
+
+def _hard_limit(tokenizer: Any, transformer: Any) -> int | None:
+    """Return how many tokens fit the model: as its tokenizer or its position table says, whichever is less."""
+    limits = []
+    if tokenizer.model_max_length < 1_000_000:  # larger means that the tokenizer does not say
+        limits.append(int(tokenizer.model_max_length))
+    positions = getattr(transformer.config, "max_position_embeddings", None)
+    if positions:
+        # RoBERTa's family numbers its positions starting after the padding token's.
+        offset = getattr(getattr(transformer, "embeddings", None), "padding_idx", None)
+        limits.append(int(positions) - (0 if offset is None else offset + 1))
+    return min(limits) if limits else None
 
 
 def token_limit(asked: int | None, settled: int | None, hard: int | None) -> int | None:

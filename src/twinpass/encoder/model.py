@@ -50,8 +50,18 @@ class SentenceModel(nn.Module):
         super().__init__()
         self.transformer = transformer
         self.pooler = find_pooler(pooler)
+        self.pooled = len(pooler.split("+"))  # vectors that the pooler concatenates
         self.head = head
         self.layers = layers
+
+    @property
+    def dimensions(self) -> int:
+        """The length of a vector."""
+        mapped = [layer.linear.out_features for layer in self.layers.children() if isinstance(layer, Dense)]
+        if mapped:
+            return mapped[-1]
+        transformer: Any = self.transformer
+        return int(transformer.config.hidden_size) * self.pooled
 
     def forward(self, features: Mapping[str, Tensor]) -> Tensor:
         """Map padded token ids (n, tokens) to vectors (n, dimensions)."""

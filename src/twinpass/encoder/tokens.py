@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import itertools
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,17 +70,33 @@ class Distinct:
         return [place for place, row in enumerate(self.rows) if row in rows] if rows else []
 
 
+@dataclass
+class PlainTokenizer:
+    """What `Tokens` uses of a tokenizer of transformers, over the library tokenizers alone."""
+
+    backend_tokenizer: Any
+    truncation_side: str
+
+
 class Tokens:
     """A tokenizer together with what its model expects as input."""
 
-    def __init__(self, tokenizer: Any, transformer: Any, *, lowercase: bool = False, prompt: str = "") -> None:
-        self.tokenizer = tokenizer
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        pad_id: int,
+        takes_types: bool,
+        limit: int | None,
+        lowercase: bool = False,
+        prompt: str = "",
+    ) -> None:
+        self.tokenizer = tokenizer  # a fast one of transformers, or a PlainTokenizer
+        self.pad_id = pad_id
+        self.takes_types = takes_types  # whether the model's inputs include token_type_ids
+        self.limit = limit  # the most tokens that the model can read
         self.lowercase = lowercase
         self.prompt = prompt
-        self.limit = _hard_limit(tokenizer, transformer)
-        self.pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else 0
-        accepted = inspect.signature(transformer.forward).parameters
-        self.takes_types = "token_type_ids" in accepted and "token_type_ids" in tokenizer.model_input_names
 
     def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], list[int]]:
         """Return each text's ids, special tokens included, and the positions of the texts that were truncated."""
@@ -99,16 +115,15 @@ class Tokens:
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
         return ids, [place for place, encoding in enumerate(encodings) if encoding.overflowing]
 
-    def rules(self) -> str:
-        """Return what decides how text becomes ids, as JSON, without the limit, which changes by the call."""
-        backend = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        return json.dumps({**backend, "truncation": None, "padding": None}, sort_keys=True)
+    def rules(self) -> dict[str, Any]:
+        """Return what decides how text becomes ids, without the limit, which changes by the call."""
+        return {**json.loads(self.tokenizer.backend_tokenizer.to_str()), "truncation": None, "padding": None}
 
     def marks(self) -> tuple[object, ...]:
         """Return what changes when the rules do, at a fraction of their cost: the vocabulary counts by its size."""
         backend = self.tokenizer.backend_tokenizer
         steps = (backend.normalizer, backend.pre_tokenizer, backend.post_processor)
-        return (id(backend), len(self.tokenizer), *(step and step.__getstate__() for step in steps))
+        return (id(backend), backend.get_vocab_size(), *(step and step.__getstate__() for step in steps))
 
     def save(self, folder: Path) -> None:
         """Write the tokenizer without the limit of the last call."""
@@ -126,16 +141,3 @@ class Tokens:
             mask[place, : len(row)] = 1
         types = {"token_type_ids": np.zeros_like(table)} if self.takes_types else {}
         return {"input_ids": table, "attention_mask": mask, **types}
-
-
-def _hard_limit(tokenizer: Any, transformer: Any) -> int | None:
-    """Return how many tokens fit the model: as its tokenizer or its position table says, whichever is less."""
-    limits = []
-    if tokenizer.model_max_length < 1_000_000:  # larger means that the tokenizer does not say
-        limits.append(int(tokenizer.model_max_length))
-    positions = getattr(transformer.config, "max_position_embeddings", None)
-    if positions:
-        # RoBERTa's family numbers its positions starting after the padding token's.
-        offset = getattr(getattr(transformer, "embeddings", None), "padding_idx", None)
-        limits.append(int(positions) - (0 if offset is None else offset + 1))
-    return min(limits) if limits else None

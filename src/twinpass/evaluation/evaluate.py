@@ -131,7 +131,8 @@ def evaluate(
         resamples=resamples,
         seed=seed,
         seconds=time.perf_counter() - started,
-        provenance=provenance(options=describe_options(tasks, settings, loading)) | {"finished": finished},
+        provenance=provenance(options=describe_options(tasks, settings, {**loading, **opened.computing}))
+        | {"finished": finished},
         cells=cells,
         subsets=subsets,
         beside=beside,

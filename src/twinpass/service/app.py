@@ -110,7 +110,7 @@ class Service:
         self.name = names[0] if names else folder.resolve().name if folder.is_dir() else encoder.name
         self.names = {*names, self.name, encoder.name, ANY_MODEL}
         self.fingerprint, self.dimensions = encoder.fingerprint, encoder.dimensions
-        self.vocabulary = int(encoder.model.transformer.get_input_embeddings().num_embeddings)  # type: ignore[operator]
+        self.vocabulary = encoder.vocabulary
         self.started = int(time.time())
         self.metrics = Metrics()
         self.active = 0  # requests being read, worked on or answered

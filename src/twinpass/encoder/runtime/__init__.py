@@ -1,6 +1,7 @@
-"""What runs the model when encoding, one file each: torch (the reference), onnx. Also where, and in which precision.
+"""What runs the model when encoding, one file each: torch (the reference), onnx, and openvino for exported models.
 
-A runtime takes token ids as arrays and returns vectors as arrays, so that only torch's needs torch to compute.
+Also where, and in which precision. A runtime takes token ids as arrays and returns vectors as arrays, so that only
+torch's needs torch to compute; nothing here imports torch before it is needed.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from twinpass import processor
 from twinpass.errors import ConfigError
 
 if TYPE_CHECKING:
+    import torch
+
     from twinpass.encoder.encoder import Encoder
 
-PRECISIONS: dict[str, torch.dtype] = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PRECISIONS = ("fp32", "bf16", "fp16")  # of torch
 
 Forward = Callable[[Mapping[str, NDArray[np.int64]]], NDArray[np.float32]]  # inputs (n, tokens) -> (n, dimensions)
 
@@ -34,6 +36,10 @@ class Runtime(Protocol):
 
 def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
     """Return the named runtime for an encoder, importing what it needs only now."""
+    if encoder.exported is not None:
+        from twinpass.encoder.runtime.openvino import OpenVinoRuntime
+
+        return OpenVinoRuntime(encoder.exported.path)
     if name == "onnx":
         from twinpass.encoder.runtime.onnx import OnnxRuntime
 
@@ -42,11 +48,13 @@ def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
         raise ConfigError(f"no runtime named {name!r}. Known: torch (the reference), onnx.")
     from twinpass.encoder.runtime.pytorch import TorchRuntime
 
-    return TorchRuntime(encoder.model, device=encoder.device, dtype=PRECISIONS[precision])
+    return TorchRuntime(encoder.model, device=encoder.device, precision=precision)
 
 
 def choose_device(name: str) -> torch.device:
     """Return the named device, or with `auto` the best that this machine has."""
+    import torch
+
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
@@ -74,4 +82,6 @@ def mixed_precision(device: torch.device) -> str:
     """Return the precision in which training is fastest: bf16 or fp16 on a GPU, fp32 elsewhere."""
     if device.type != "cuda":
         return "fp32"
+    import torch
+
     return "bf16" if torch.cuda.is_bf16_supported() else "fp16"

@@ -31,7 +31,7 @@ class OnnxRuntime:
     """Runs the exported model; vectors equal torch's to 1e-4."""
 
     def __init__(self, encoder: Encoder, *, precision: str) -> None:
-        if encoder.device.type != "cpu" or precision != "fp32":
+        if str(encoder.device) != "cpu" or precision != "fp32":
             raise ConfigError("the onnx runtime computes in fp32 on a CPU. Use the torch runtime on a GPU.")
         if not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")):
             raise MissingExtra("the onnx runtime", "onnx")

@@ -13,12 +13,14 @@ from torch import nn
 from twinpass.encoder.model import SentenceModel
 from twinpass.encoder.runtime import Forward
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
 
 class TorchRuntime:
     """The model as it is, on its device and in its precision."""
 
-    def __init__(self, model: SentenceModel, *, device: torch.device, dtype: torch.dtype) -> None:
-        self.model, self.device, self.dtype = model, device, dtype
+    def __init__(self, model: SentenceModel, *, device: torch.device, precision: str) -> None:
+        self.model, self.device, self.dtype = model, device, DTYPES[precision]
 
     @contextlib.contextmanager
     def session(self) -> Iterator[Forward]:

@@ -24,8 +24,9 @@ from torch.nn.functional import cross_entropy
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.folder import inside, quiet, read_foreign_settings, read_settings
+from twinpass.encoder.folder import inside, read_foreign_settings, read_settings
 from twinpass.encoder.load import find_folder
+from twinpass.encoder.parts import quiet
 from twinpass.errors import ConfigError, ModelError
 from twinpass.files import sha256
 from twinpass.text.augment import Hidden, hide

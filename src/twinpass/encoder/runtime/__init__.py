@@ -39,7 +39,7 @@ def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
     if encoder.exported is not None:
         from twinpass.encoder.runtime.openvino import OpenVinoRuntime
 
-        return OpenVinoRuntime(encoder.exported.path)
+        return OpenVinoRuntime(encoder.exported)
     if name == "onnx":
         from twinpass.encoder.runtime.onnx import OnnxRuntime
 

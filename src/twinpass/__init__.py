@@ -26,6 +26,7 @@ _PUBLIC = {
     "list_recipes": "twinpass.recipes.reproduce",
     "list_tasks": "twinpass.evaluation.tasks",
     "open_corpus": "twinpass.text.corpus",
+    "quantize": "twinpass.workflows.quantize",
     "reproduce": "twinpass.recipes.reproduce",
     "serve": "twinpass.service.server",
     "task_texts": "twinpass.evaluation.evaluate",
@@ -53,6 +54,7 @@ __all__ = [
     "list_recipes",
     "list_tasks",
     "open_corpus",
+    "quantize",
     "reproduce",
     "serve",
     "task_texts",
@@ -79,6 +81,7 @@ if TYPE_CHECKING:
     from twinpass.workflows.demo import demo
     from twinpass.workflows.doctor import doctor
     from twinpass.workflows.fit import fit
+    from twinpass.workflows.quantize import quantize
     from twinpass.workflows.train import train
 
 

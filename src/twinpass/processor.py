@@ -82,9 +82,10 @@ for rows, width in ((1, 32), (16, 64), (64, 384), (512, 128)):
     states = given
     for _ in range(2):
         whole = numpy.arange(width * width, dtype=numpy.int64).reshape(width, width) % 255 - 127
-        scaled = ops.multiply(ops.convert(ops.constant(whole.astype(numpy.int8)), "f32"), ops.constant(numpy.float32(0.01)))
+        weights = ops.convert(ops.constant(whole.astype(numpy.int8)), "f32")
+        weights = ops.multiply(weights, ops.constant(numpy.float32(0.01)))
         low, high = (ops.constant(numpy.float32(bound)) for bound in (-1, 1))
-        states = ops.matmul(ops.fake_quantize(states, low, high, low, high, 256), scaled, False, True)
+        states = ops.matmul(ops.fake_quantize(states, low, high, low, high, 256), weights, False, True)
     model = openvino.Model([states], [given])
     compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     compiled([numpy.ones((rows, width), numpy.float32)])

@@ -33,6 +33,7 @@ VERBS = {
     "similarity": Verb("Compare sentences by the cosine of their vectors.", "Encoder.similarity"),
     "train": Verb("Train a sentence encoder with SimCSE or another method.", "train"),
     "fit": Verb("Fit whitening, a flow or another layer to a model's vectors.", "fit"),
+    "quantize": Verb("Make a model faster on a CPU: int8, calibrated and measured.", "quantize"),
     "triplets": Verb("Make training triplets from NLI data (SNLI, MNLI, ANLI).", "triplets"),
     "evaluate": Verb("Score a model on STS, transfer tasks and your own data.", "evaluate"),
     "compare": Verb("Test whether two models differ, by a paired bootstrap.", "compare"),

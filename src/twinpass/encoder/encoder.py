@@ -111,8 +111,8 @@ class Encoder:
         if exported is None and (precision == "int8" or runtime in ("openvino", "auto")):
             from twinpass.encoder.runtime.choose import find_export
 
-            asked = {"runtime": runtime or "openvino", "precision": precision, "device": device, "pooler": pooler}
-            exported = find_export(str(name), folder, **asked, trusted=trusted)
+            wanted = runtime or "openvino"
+            exported = find_export(str(name), folder, pooler, wanted, precision, device=device, trusted=trusted)
             runtime = "torch" if exported is None else None
         if exported is not None:
             fixed = {"pooler": pooler, "device": device, "precision": precision, "runtime": runtime}

@@ -86,7 +86,7 @@ def draw_texts(texts: Iterable[str], *, count: int = CALIBRATION_TEXTS, seed: in
                 kept = {key: kept[key] for key in smallest()}
     drawn = [kept[key] for key in smallest()]
     if len(drawn) < 2:
-        raise InputError(f"expected at least two different texts to calibrate with and to measure on, got {len(drawn)}.")
+        raise InputError(f"expected at least two distinct texts to calibrate with and to measure on, got {len(drawn)}.")
     calibration = min(count, max(1, len(drawn) * count // wanted), len(drawn) - 1)
     return Texts(drawn[:calibration], drawn[calibration:])
 
@@ -147,9 +147,7 @@ def _not_exported(encoder: Encoder, reason: str) -> ModelError:
     return ModelError(f"{encoder.name} cannot be exported to OpenVINO ({reason}). Use it with the torch runtime.")
 
 
-def quantize_graph(
-    encoder: Encoder, graph: Any, calibration: Sequence[str], *, progress: Progress = silent
-) -> Any:
+def quantize_graph(encoder: Encoder, graph: Any, calibration: Sequence[str], *, progress: Progress = silent) -> Any:
     """Return the graph with its matrix products in int8, calibrated on texts."""
     load_openvino()
     if importlib.util.find_spec("nncf") is None:
@@ -277,5 +275,5 @@ def save_straight(encoder: Encoder, target: Path, *, precision: str) -> Exported
         if refusal := too_far(encoder, agreement, MINIMUM_COSINE):
             raise refusal
         measured = {"cosine": asdict(agreement), "calibration": {"source": "docs:", "texts": len(texts.calibration)}}
-    card = f"# {encoder.name} in {precision} for OpenVINO\n\nMade by twinpass from `{encoder.name}`, for its own cache.\n"
+    card = f"# {encoder.name} in {precision} for OpenVINO\n\nMade by twinpass, for its own cache.\n"
     return save_exported(target, encoder, write_graph(graph), precision=precision, measured=measured, card=card)

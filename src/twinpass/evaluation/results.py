@@ -88,6 +88,12 @@ class Results(Displayed):
     subsets: bool = False
     beside: str | None = None
 
+    @property
+    def label(self) -> str:
+        """The model's name, with its precision unless that is fp32."""
+        precision = (self.provenance.get("options") or {}).get("precision") or "fp32"
+        return self.model if precision == "fp32" else f"{self.model} ({precision})"
+
     def grids(self) -> list[Grid]:
         """Return STS (by one protocol or all), its subsets if they are shown, transfer, and every other task."""
         sts, transfer = ([task for task in self.tasks if task.kind == kind] for kind in ("sts", "transfer"))
@@ -216,13 +222,13 @@ def _sts_grid(results: Results, tasks: list[TaskResult]) -> Grid:
     notes = [f"{task.task}: {note}" for task in tasks for note in task.notes]
     for cell in cells:
         scores = [cell_score(task, cell) for task in tasks] + ([averages.get(cell.name)] if averages else [])
-        rows.append([results.model if len(cells) == 1 else cell.name, *map(_number, scores)])
+        rows.append([results.label if len(cells) == 1 else cell.name, *map(_number, scores)])
         if len(cells) == 1:
             rows.append([f"  {INTERVAL}", *map(_span, scores)])
         rows += _beside(results, cell, columns)
         papers = "; ".join(papers_using(cell)) or "no paper of Table B.1"
         notes.append(f"{cell.name}: used by {papers}")
-    metric = f"{results.model}, every protocol" if len(cells) > 1 else cells[0].name
+    metric = f"{results.label}, every protocol" if len(cells) > 1 else cells[0].name
     splits = "/".join(dict.fromkeys(task.split for task in tasks))
     return Grid(f"STS, correlation x 100 ({metric}, {splits})", columns, rows, notes)
 
@@ -256,9 +262,9 @@ def _transfer_grid(results: Results, tasks: list[TaskResult]) -> Grid:
     columns = ["", *(task.task for task in tasks), *(["Avg."] if average else [])]
     test = [task.scores[0] for task in tasks] + average
     rows = [
-        [f"{results.model}, test", *map(_number, test)],
+        [f"{results.label}, test", *map(_number, test)],
         [f"  {INTERVAL}", *map(_span, test)],
-        [f"{results.model}, dev", *(_number(task.scores[-1]) for task in tasks), *[""] * len(average)],
+        [f"{results.label}, dev", *(_number(task.scores[-1]) for task in tasks), *[""] * len(average)],
         *_beside(results, None, columns),
     ]
     f1 = [(task.task, score) for task in tasks for score in task.scores if score.metric == "f1"]

@@ -35,11 +35,11 @@ _TEXTS = [f"{number} {'words to measure with ' * (1 + number % 12)}" for number 
 def find_export(
     name: str,
     folder: Path,
-    *,
+    pooler: str | None,
     runtime: str,
     precision: str | None,
+    *,
     device: str,
-    pooler: str | None,
     trusted: Mapping[str, bool],
 ) -> Exported | None:
     """Return the export of a model that the options ask for, made now if it is not in the cache; None means torch."""
@@ -137,7 +137,8 @@ class Source:
     def _load(self) -> Any:
         from twinpass.encoder.encoder import Encoder
 
-        return Encoder.load(self.name, pooler=self.pooler, device="cpu", **self.trusted)
+        loading: dict[str, Any] = {"pooler": self.pooler, "device": "cpu", **self.trusted}
+        return Encoder.load(self.name, **loading)
 
 
 def _machine() -> dict[str, Any]:

@@ -38,7 +38,7 @@ def _stop_telemetry() -> None:
 
     Without the package that sends, both do nothing. If the caller has loaded it before us, it is made to send nothing.
     """
-    modules: dict[str, Any] = sys.modules  # type: ignore[assignment]
+    modules: dict[str, Any] = sys.modules
     if modules.setdefault("openvino_telemetry", None) is not None:
         sender: Any = importlib.import_module("openvino_telemetry.utils.sender")
         sender.TelemetrySender.send = lambda *_: None

@@ -7,9 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from tests.tiny import WORDS
 
 from twinpass import processor
-from twinpass.processor import BF16, LIMIT
+from twinpass.processor import LIMIT, LIMITS
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -43,6 +44,24 @@ def test_bf16_never_dies_by_a_signal(on_processor, model, sentences, tmp_path, v
     assert output.exists() and HELPED in helped.err and "set by twinpass" in helped.err
 
 
+def test_int8_never_dies_by_a_signal(on_processor, model, tmp_path):
+    pytest.importorskip("openvino")
+    text, output = tmp_path / "text.txt", tmp_path / "int8"
+    text.write_text("\n".join(f"{one} {other}" for one in WORDS[:12] for other in WORDS[12:18]))
+    work = ["quantize", model, text, "-o", output, "--texts", "20", "--force"]
+    refused = on_processor("none", *work)
+    assert refused.code == 2 and not output.exists()
+    assert "twinpass: error: int8 cannot be used on this processor" in refused.err and "Use fp32" in refused.err
+    for kept in (tmp_path / "cache" / "processor").iterdir():
+        kept.unlink()
+    helped = on_processor("amx", *work)
+    assert helped.code == 0, helped.err
+    encoded = on_processor("amx", "encode", output, text, "-o", tmp_path / "vectors.npy")
+    assert encoded.code == 0, encoded.err
+    refused = on_processor("amx", "encode", output, text, "-o", tmp_path / "v.npy", **{LIMIT: "AVX512_CORE_AMX"})
+    assert refused.code == 2 and "limit AVX512_CORE_AMX: died of SIGILL" in refused.err
+
+
 def test_every_way_of_asking_for_debug_shows_the_limit(on_processor, model, sentences, tmp_path):
     work = ["encode", sentences, "-m", model, "-o", tmp_path / "vectors.npy", "--precision", "bf16"]
     assert HELPED in on_processor("amx", "--debug", *work).err
@@ -53,7 +72,7 @@ def test_every_way_of_asking_for_debug_shows_the_limit(on_processor, model, sent
 def test_doctor_shows_announced_executed_and_the_limit(on_processor):
     document = json.loads(on_processor("amx", "doctor", "--json").out)["processor"]
     assert document["announced"] == processor.announced() and document["name"] == processor.processor_name()
-    assert document["executed"]["bf16"]["works"] and document["executed"]["bf16"]["limit"] == BF16.limit
-    assert document["limit"] == {"variable": LIMIT, "value": BF16.limit, "set_by": "twinpass"}
+    assert document["executed"]["bf16"]["works"] and document["executed"]["bf16"]["limit"] == LIMITS[0]
+    assert document["limit"] == {"variable": LIMIT, "value": LIMITS[0], "set_by": "twinpass"}
     page = on_processor("amx", "doctor").out
-    assert f"executed: {HELPED}" in page and f"limit: {LIMIT}={BF16.limit}, set by twinpass" in page
+    assert f"executed: {HELPED}" in page and f"limit: {LIMIT}={LIMITS[0]}, set by twinpass" in page

@@ -87,7 +87,7 @@ def draw_texts(texts: Iterable[str], *, count: int = CALIBRATION_TEXTS, seed: in
     drawn = [kept[key] for key in smallest()]
     if len(drawn) < 2:
         raise InputError(f"expected at least two distinct texts to calibrate with and to measure on, got {len(drawn)}.")
-    calibration = min(count, max(1, len(drawn) * count // wanted), len(drawn) - 1)
+    calibration = min(count, len(drawn) // 2)
     return Texts(drawn[:calibration], drawn[calibration:])
 
 

@@ -50,7 +50,7 @@ class Side:
 class Quantized(Displayed):
     """A model in int8 beside the same model in fp32, and where it was saved."""
 
-    model: str
+    source: str  # the name of the model that it was made from
     output: str
     fingerprint: str
     cosine: Agreement  # of int8's vectors to fp32's, on held-out text
@@ -76,7 +76,7 @@ class Quantized(Displayed):
             f"cosines and rates on {self.cosine.texts:,} others of it, on this machine ({self.processor})"
         ]
         columns = ("", "fp32 (torch)", "int8 (openvino)")
-        return [Grid(f"{self.model} in int8 -> {self.output}", columns, rows, notes)]
+        return [Grid(f"{self.source} in int8 -> {self.output}", columns, rows, notes)]
 
 
 def quantize(
@@ -133,7 +133,7 @@ def quantize(
         source, content = _described(corpus)
         options = {"texts": texts, "minimum_cosine": minimum_cosine, "seed": seed, "data": data and str(data)}
         result = Quantized(
-            model=model.name,
+            source=model.name,
             output=str(output),
             fingerprint=made.fingerprint,
             cosine=agreement,
@@ -195,9 +195,9 @@ pipeline_tag: sentence-similarity
 tags: [sentence-embeddings, int8, openvino, twinpass]
 ---
 
-# {result.model} in int8
+# {result.source} in int8
 
-`{result.model}`, quantised to int8 for OpenVINO by twinpass {installed("twinpass")}. It runs on a CPU, without torch.
+`{result.source}`, quantised to int8 for OpenVINO by twinpass {installed("twinpass")}. It runs on a CPU, without torch.
 
 ```python
 from twinpass import Encoder

@@ -163,10 +163,10 @@ def test_a_library_that_had_computed_before_the_limit_was_set_for_the_other_is_r
 
 
 @pytest.mark.parametrize("compiled", [True, False])
-def test_openvino_reads_the_limit_when_its_plugin_is_loaded(unloaded, monkeypatch, compiled):
+def test_openvino_reads_the_limit_when_its_plugin_is_loaded(unloaded, monkeypatch, tmp_path, compiled):
     monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace())
-    plugin = "7f00 r-xp /lib/libopenvino_intel_cpu_plugin.so\n" if compiled else ""
-    monkeypatch.setattr(processor.Path, "read_text", lambda *_, **__: plugin)
+    (tmp_path / "maps").write_text("7f00 r-xp /lib/libopenvino_intel_cpu_plugin.so\n" if compiled else "")
+    monkeypatch.setattr(processor, "_LOADED", tmp_path / "maps")
     if compiled:
         with pytest.raises(ConfigError, match="openvino has already chosen"):
             processor.check(probe(LIES, library="openvino"))

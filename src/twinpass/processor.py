@@ -101,6 +101,7 @@ with contextlib.suppress(ImportError, ValueError, OSError):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 """
 
+_LOADED = Path("/proc/self/maps")  # the files that this process has loaded, on Linux
 _limit_of_ours: str | None = None  # what `prepare` set in this process
 _not_limited: frozenset[str] = frozenset()  # libraries that had chosen their instructions before it did
 
@@ -215,7 +216,7 @@ def _takes_effect(name: str) -> bool:
         return True
     if name == "openvino":
         with contextlib.suppress(OSError):
-            return "openvino_intel_cpu_plugin" not in Path("/proc/self/maps").read_text(encoding="utf-8")
+            return "openvino_intel_cpu_plugin" not in _LOADED.read_text(encoding="utf-8")
         return False
     with contextlib.suppress(AttributeError, RuntimeError):
         return not library.ops.mkldnn._is_mkldnn_fp16_supported()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
@@ -83,7 +84,9 @@ def test_fitted_layers(checkpoints):
 def test_a_graph_with_other_vectors_is_refused(model: str, monkeypatch):
     encoder = Encoder.load(model, device="cpu")
     forward = SentenceModel.forward
-    monkeypatch.setattr(SentenceModel, "forward", lambda self, given: forward(self, given) * len(given["input_ids"]))
+    monkeypatch.setattr(
+        SentenceModel, "forward", lambda self, given: forward(self, given) * int(given["input_ids"].shape[0])
+    )
     with pytest.raises(ModelError, match=r"cannot be exported to OpenVINO \(for a batch of 1x3 tokens"):
         make_graph(encoder)
 
@@ -233,7 +236,8 @@ def test_what_was_compiled_is_read_again_unless_it_is_damaged(model: str, docs, 
     for content in (whole, whole[:-5], whole[:40] + bytes([whole[40] ^ 1]) + whole[41:], b""):
         blob.write_bytes(content)
         assert np.array_equal(Encoder.load(model, precision="int8").encode(SENTENCES), vectors)
-        assert blob.read_bytes()[:32] == whole[:32]
+        now = blob.read_bytes()
+        assert hashlib.sha256(now[32:]).digest() == now[:32]
 
 
 SPY = """

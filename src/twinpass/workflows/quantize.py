@@ -148,7 +148,6 @@ def quantize(
             "versions": {library: installed(library) for library in ("twinpass", "openvino", "nncf")},
         }
         save_exported(output, model, copy_graph(made), precision="int8", measured=measured, card=_card(result))
-    log(f"{model.name} in int8 -> {output}")
     return result
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +81,38 @@ def test_public_names_are_there():
         assert getattr(twinpass, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'Encodr'"):
         _ = twinpass.Encodr
+
+
+UNNEEDED = ("torch", "transformers", "safetensors", "huggingface_hub", "scipy", "pandas", "matplotlib", "accelerate")
+UNNEEDED += ("datasets", "sympy", "PIL", "nncf", "onnxruntime", "ray", "pymilvus")
+
+
+def unneeded(code: str) -> tuple[str, list[str]]:
+    """Run code in a fresh interpreter; return what it printed and which modules it loaded without need."""
+    out, _ = loaded(f"{code}\nprint('UNNEEDED', *sorted(set({UNNEEDED!r}) & set(sys.modules)))")
+    printed, _, names = out.partition("UNNEEDED")
+    return printed, names.split()
+
+
+def test_similarity_with_an_exported_model_needs_no_torch(exported: str):
+    out, heavy = unneeded(COMMAND.format(arguments=["similarity", "-m", exported, "a cat", "a dog"]))
+    assert float(out) <= 1
+    assert heavy == []
+
+
+def test_search_with_an_exported_model_needs_no_torch(exported: str, sentences: Path, tmp_path: Path):
+    folder = str(tmp_path / "index")
+    twinpass.Index.build(folder, str(sentences), encoder=exported)
+    out, heavy = unneeded(COMMAND.format(arguments=["search", folder, "a cat", "--json"]))
+    assert "the cat sat on the mat" in out
+    assert heavy == []
+
+
+def test_serve_with_an_exported_model_needs_no_torch(exported: str):
+    serve = (
+        "from fastapi.testclient import TestClient\nimport twinpass, twinpass.service.server\n"
+        f"with TestClient(twinpass.create_app({exported!r})) as client:\n"
+        "    print(client.get('/health').status_code)\n"
+        "    print(len(client.post('/v1/embeddings', json={'input': 'a cat'}).json()['data'][0]['embedding']))\n"
+    )
+    assert unneeded(serve) == ("200\n32\n", [])

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.encoder.folder import Exported, Settings, read_exported, read_settings
-from twinpass.encoder.load import assemble, explained, exported_tokens, find_folder, settle, token_limit
+from twinpass.encoder.load import assemble, explained, exported_tokens, find_folder, importing, settle, token_limit
 from twinpass.encoder.runtime import check_precision, choose_device, make_runtime
 from twinpass.encoder.similarity import Cosines, compare
 from twinpass.encoder.tokens import Distinct, Tokens, windows
@@ -119,10 +119,10 @@ class Encoder:
             return cls._load_exported(
                 exported, str(name), max_tokens, {**fixed, "dropout": dropout, "fresh_head_seed": fresh_head_seed}
             )
-        place = choose_device(device)
         precision, runtime = precision or "fp32", runtime or "torch"
-        check_precision(precision, place)
-        with explained(folder):
+        with importing(), explained(folder):
+            place = choose_device(device)
+            check_precision(precision, place)
             settings = settle(folder, name=str(name), pooler=pooler)
             model, tokens = assemble(folder, settings, dropout=dropout, fresh_head_seed=fresh_head_seed, **trusted)
         settings = replace(settings, max_tokens=token_limit(max_tokens, settings.max_tokens, tokens.limit))

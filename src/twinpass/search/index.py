@@ -42,6 +42,7 @@ from twinpass.vectors import unit
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
+    from twinpass.encoder.folder import Exported
     from twinpass.search.clusters import Clustering
     from twinpass.search.duplicates import Duplicates
 
@@ -218,6 +219,8 @@ class Index:
             texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options={"unique": unique}
         )
         encoder = self.encoder if vectors is None else None
+        if encoder is not None:  # strictly: an index holds the vectors of one model
+            self.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
         with progress("encoding" if vectors is None else "indexing", total=source.total) as advance:
             return self.add_blocks(source.blocks(encoder, vectors, advance), unique=unique, facts=source.facts)
 
@@ -356,13 +359,14 @@ class Index:
             same = {name: loading.get(name) or known.get(name) for name in ("pooler", "max_tokens")}
             self._encoder = load_encoder(given or known["name"], log, {**loading, **same})
         if self._checked != known["fingerprint"]:
-            self.check_model(name=self._encoder.name, fingerprint=self._encoder.fingerprint)
+            used = self._encoder
+            self.check_model(name=used.name, fingerprint=used.fingerprint, exported=used.exported)
             self._checked = known["fingerprint"]
         return self._encoder
 
-    def check_model(self, *, name: str, fingerprint: str) -> None:
-        """Refuse a model other than the one that made the vectors."""
-        check_model(self.place, self.model, name=name, fingerprint=fingerprint)
+    def check_model(self, *, name: str, fingerprint: str, exported: Exported | None = None) -> None:
+        """Refuse a model other than the one that made the vectors; queries may use what was `exported` from it."""
+        check_model(self.place, self.model, name=name, fingerprint=fingerprint, exported=exported)
 
     @property
     def manifest(self) -> Manifest:

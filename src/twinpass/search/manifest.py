@@ -11,15 +11,19 @@ import os
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from twinpass import files
 from twinpass.errors import InputError, ModelError, OutputError
 from twinpass.files import write_json
+
+if TYPE_CHECKING:
+    from twinpass.encoder.folder import Exported
 
 FILE = "index.json"
 LOCK = "lock"
@@ -128,9 +132,19 @@ def identify(path: Path) -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def check_model(index: object, built: Mapping[str, Any], *, name: str, fingerprint: str) -> None:
-    """Refuse a model other than the one that an index was built with."""
+def check_model(
+    index: object, built: Mapping[str, Any], *, name: str, fingerprint: str, exported: Exported | None = None
+) -> None:
+    """Refuse a model other than the one that an index was built with, unless it was `exported` from that one."""
     if fingerprint == built["fingerprint"]:
+        return
+    if exported is not None and exported.source["fingerprint"] == built["fingerprint"]:
+        if (precision := built.get("precision", "fp32")) != exported.precision:
+            warnings.warn(
+                f"the texts of {index} were encoded in {precision}, queries are in {exported.precision}: scores differ "
+                "a little from those of the index's own model.",
+                stacklevel=3,
+            )
         return
     ours = f"{built['name']} ({built['fingerprint'][:12]})"
     raise ModelError(

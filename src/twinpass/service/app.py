@@ -78,7 +78,7 @@ def create_app(
         log(f"loading {model} ...")
         encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, **loading)
     if opened is not None:
-        opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
+        opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint, exported=encoder.exported)
     names = [name] if isinstance(name, str) else name
     return app_of(Service(encoder, opened, names=names, api_key=api_key, normalize=normalize, limits=limits))
 
@@ -118,6 +118,7 @@ class Service:
         self.stopping = False
         self.index_lock = threading.Lock()  # held while the index is refreshed, or read in more than one call
         self._index, self._index_changes = index, 0
+        self._index_model = None if index is None else index.model["fingerprint"]
         forward = partial(encoder.encode_ids, token_budget=self.limits.max_batch_tokens)
         self.batcher = Batcher(forward, token_budget=self.limits.max_batch_tokens, metrics=self.metrics)
         self._encoding: asyncio.Task[None] | None = None
@@ -180,7 +181,7 @@ class Service:
             # A folder that was moved or deleted meanwhile: what is open stays readable.
             with contextlib.suppress(InputError):
                 self._index_changes += index.refresh()
-            if index.model["fingerprint"] != self.fingerprint:
+            if index.model["fingerprint"] != self._index_model:
                 message = "the index was rebuilt with another model. Restart the service."
                 raise Refusal(503, message, code="index_changed")
             return index, (self._index_changes, len(index))

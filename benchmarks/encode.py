@@ -34,7 +34,15 @@ import numpy as np
 
 Encode = Callable[[list[str]], tuple[float, np.ndarray]]  # texts to seconds and vectors
 PEER = "sentence-transformers torch"
-PEER_NEEDS = ("optimum-intel[openvino]", "datasets")
+# Without their dependencies: what is not listed comes from this environment, above all torch.
+PEER_NEEDS = (
+    "optimum-intel==2.2.0",
+    "optimum~=2.3.0",
+    "transformers<5.6",
+    "huggingface-hub<1.22",
+    "tokenizers<=0.23.0",
+)
+PEER_NEEDS += ("datasets<4.5",)
 
 # Runs in the peer's environment: one line of JSON for each question, one for each answer.
 WORKER = """
@@ -146,7 +154,9 @@ def peer_environment(place: Path) -> Path:
         ).strip()
         ours = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
         (Path(packages) / "parent.pth").write_text("\n".join(ours) + "\n")
-        done = subprocess.run([python, "-m", "pip", "install", "-q", *PEER_NEEDS], capture_output=True, text=True)
+        done = subprocess.run(
+            [python, "-m", "pip", "install", "-q", "--no-deps", *PEER_NEEDS], capture_output=True, text=True
+        )
         if done.returncode:
             raise RuntimeError((done.stderr.strip().splitlines() or ["pip failed"])[-1])
         (place / "complete").touch()

@@ -60,7 +60,7 @@ if precision == "int8":
     from sentence_transformers import export_static_quantized_openvino_model
     model.save_pretrained(target)
     export_static_quantized_openvino_model(
-        model, OVQuantizationConfig(num_samples=300), target, dataset_name=calibration, dataset_config_name=None,
+        model, OVQuantizationConfig(num_samples=300), target, dataset_name=calibration, dataset_config_name="default",
         dataset_split="train", column_name="text",
     )
     (name,) = [name for name in os.listdir(os.path.join(target, "openvino")) if "quantized" in name and name.endswith(".xml")]

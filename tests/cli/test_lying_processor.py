@@ -24,7 +24,8 @@ def on_processor(command, tmp_path):
     """Run a command on a processor that lies, in a process of its own with real children."""
 
     def on_processor(kind: str, *arguments: object, **more: str):
-        pretended = {"PRETENDED_PROCESSOR": kind, "PYTHONPATH": str(PRETENDED), LIMIT: "", **more}
+        path = os.pathsep.join([str(PRETENDED), *filter(None, [os.environ.get("PYTHONPATH")])])
+        pretended = {"PRETENDED_PROCESSOR": kind, "PYTHONPATH": path, LIMIT: "", **more}
         return command(*arguments, env=pretended | {"TWINPASS_CACHE": str(tmp_path / "cache")})
 
     return on_processor

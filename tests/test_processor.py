@@ -14,7 +14,7 @@ import pytest
 
 from twinpass import processor
 from twinpass.errors import ConfigError
-from twinpass.processor import BF16, LIMIT, OLD_LIMIT, WORKS, Probe
+from twinpass.processor import BF16, INT8, LIMIT, OLD_LIMIT, WORKS, Probe
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 
@@ -27,8 +27,12 @@ DIE = kill("SIGILL")
 LIES = f"import os\nif os.environ.get({LIMIT!r}) != 'ENOUGH':\n    {DIE}"  # runs under the right limit only
 
 
-def probe(code: str) -> Probe:
-    return Probe(name="sums", library="torch", limit="ENOUGH", code=code)
+def probe(code: str, library: str = "torch", limits: tuple[str, ...] = ("ENOUGH",)) -> Probe:
+    return Probe(name="sums", library=library, limits=limits, code=code)
+
+
+def lies_unless(*limits: str) -> str:
+    return f"import os\nif os.environ.get({LIMIT!r}) not in {limits!r}:\n    {DIE}"
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +43,7 @@ def fresh(monkeypatch, tmp_path):
         monkeypatch.setenv(name, "")  # noted, so that what a test sets is undone
         monkeypatch.delenv(name)
     monkeypatch.setattr(processor, "_limit_of_ours", None)
+    monkeypatch.setattr(processor, "_not_limited", frozenset())
     forget()
     yield
     forget()
@@ -51,7 +56,8 @@ def forget() -> None:
 
 @pytest.fixture
 def unloaded(monkeypatch):
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for library in ("torch", "openvino"):
+        monkeypatch.delitem(sys.modules, library, raising=False)
 
 
 @pytest.fixture
@@ -124,6 +130,49 @@ def test_torch_reads_a_limit_that_is_set_after_it_was_imported():
     code = f"import os, torch; os.environ[{LIMIT!r}] = 'AVX2'; print(torch.ops.mkldnn._is_mkldnn_bf16_supported())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+def test_limits_are_tried_in_order_until_one_helps(unloaded):
+    verdict = processor.prepare(probe(lies_unless("LOW"), limits=("HIGH", "LOW", "LOWER")))
+    assert verdict.tried == {None: "died of SIGILL", "HIGH": "died of SIGILL", "LOW": WORKS}
+    assert verdict.limit == "LOW" and os.environ[LIMIT] == "LOW"
+
+
+def test_two_libraries_share_one_limit_if_both_run_under_it(unloaded):
+    first = probe(lies_unless("HIGH", "LOW"), library="torch", limits=("HIGH", "LOW"))
+    second = probe(lies_unless("LOW"), library="openvino", limits=("HIGH", "LOW"))
+    processor.check(second)
+    assert processor.active_limit() == ("LOW", "twinpass")
+    processor.check(first)  # needs HIGH or less, and has LOW
+    assert os.environ[LIMIT] == "LOW"
+
+
+def test_a_limit_for_the_other_library_that_is_not_enough_is_refused(unloaded):
+    processor.check(probe(lies_unless("HIGH", "LOW"), library="torch", limits=("HIGH", "LOW")))
+    with pytest.raises(ConfigError, match=f"openvino has already chosen .* Set {LIMIT}=LOW before"):
+        processor.check(probe(lies_unless("LOW"), library="openvino", limits=("HIGH", "LOW")))
+
+
+def test_a_library_that_had_computed_before_the_limit_was_set_for_the_other_is_refused(unloaded, monkeypatch):
+    mkldnn = SimpleNamespace(_is_mkldnn_fp16_supported=lambda: True)  # whatever is set now
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(ops=SimpleNamespace(mkldnn=mkldnn)))
+    processor.check(probe(LIES, library="openvino"))
+    assert processor.active_limit() == ("ENOUGH", "twinpass")
+    with pytest.raises(ConfigError, match="torch has already chosen"):
+        processor.check(probe(LIES, library="torch"))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_openvino_reads_the_limit_when_its_plugin_is_loaded(unloaded, monkeypatch, tmp_path, compiled):
+    monkeypatch.setitem(sys.modules, "openvino", SimpleNamespace())
+    (tmp_path / "maps").write_text("7f00 r-xp /lib/libopenvino_intel_cpu_plugin.so\n" if compiled else "")
+    monkeypatch.setattr(processor, "_LOADED", tmp_path / "maps")
+    if compiled:
+        with pytest.raises(ConfigError, match="openvino has already chosen"):
+            processor.check(probe(LIES, library="openvino"))
+        assert LIMIT not in os.environ
+    else:
+        processor.check(probe(LIES, library="openvino"))
 
 
 def test_the_outcome_is_kept_for_the_next_process(unloaded, no_child, tmp_path):
@@ -211,6 +260,20 @@ def test_flags_are_those_that_bf16_and_int8_depend_on(monkeypatch):
 
 def test_this_machine_gets_a_verdict(tmp_path):
     """The real probe: whatever the processor, the child's end is understood and kept."""
-    verdict = processor.examine(BF16)
-    assert verdict.tried[None] in (WORKS, "died of SIGILL")
-    assert [path.name.split("-")[0] for path in (tmp_path / "cache" / "processor").iterdir()] == ["bf16"]
+    for probed in (BF16, INT8):
+        if processor.installed(probed.library) is None:
+            continue
+        verdict = processor.examine(probed)
+        assert verdict.tried[None] in (WORKS, "died of SIGILL")
+        assert [*(tmp_path / "cache" / "processor").glob(f"{probed.name}-*.json")]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors name their kernels differently")
+def test_the_probe_of_int8_computes_in_int8():
+    pytest.importorskip("openvino")
+    shown = """
+for node in compiled.get_runtime_model().get_ops():
+    print(node.get_rt_info()["layerType"].astype(str), node.get_rt_info()["runtimePrecision"].astype(str))
+"""
+    done = subprocess.run([sys.executable, "-c", INT8.code + shown], capture_output=True, check=True, text=True)
+    assert "FullyConnected u8" in done.stdout or "FullyConnected i8" in done.stdout

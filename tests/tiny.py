@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -94,36 +93,13 @@ def make_checkpoint(folder: Path, family: str = "bert", *, seed: int = 0) -> Pat
 
 def export(source: str | Path, folder: Path, **loading: Any) -> Path:
     """Write a model of ours as an exported one: an OpenVINO graph in fp32."""
-    import openvino
-
     from twinpass.encoder.encoder import Encoder
+    from twinpass.encoder.export import make_graph, write_graph
     from twinpass.encoder.folder import save_exported
 
     encoder = Encoder.load(source, device="cpu", **loading)
-    example = encoder.pad(encoder.tokenize(["two texts", "of some length"]))
-
-    class Positional(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = encoder.model
-
-        def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-            return self.model(dict(zip(example, inputs, strict=True)))
-
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graph = openvino.convert_model(Positional().eval(), example_input=tuple(example.values()))
-    for place, name in zip(graph.inputs, example, strict=True):
-        place.get_tensor().set_names({name})
-    graph.reshape({name: openvino.PartialShape([-1, -1]) for name in example})
-    save_exported(
-        folder,
-        encoder,
-        lambda path: openvino.save_model(graph, path, compress_to_fp16=False),
-        precision="fp32",
-        measured={"cosine": 1.0},
-        card="# A tiny model, exported",
-    )
+    graph = write_graph(make_graph(encoder))
+    save_exported(folder, encoder, graph, precision="fp32", measured={"cosine": 1.0}, card="# A tiny model, exported")
     return folder
 
 

@@ -26,6 +26,7 @@ _PUBLIC = {
     "list_recipes": "twinpass.recipes.reproduce",
     "list_tasks": "twinpass.evaluation.tasks",
     "open_corpus": "twinpass.text.corpus",
+    "quantize": "twinpass.workflows.quantize",
     "reproduce": "twinpass.recipes.reproduce",
     "serve": "twinpass.service.server",
     "sweep": "twinpass.workflows.sweep",
@@ -54,6 +55,7 @@ __all__ = [
     "list_recipes",
     "list_tasks",
     "open_corpus",
+    "quantize",
     "reproduce",
     "serve",
     "sweep",
@@ -81,6 +83,7 @@ if TYPE_CHECKING:
     from twinpass.workflows.demo import demo
     from twinpass.workflows.doctor import doctor
     from twinpass.workflows.fit import fit
+    from twinpass.workflows.quantize import quantize
     from twinpass.workflows.sweep import sweep
     from twinpass.workflows.train import train
 

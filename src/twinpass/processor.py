@@ -1,9 +1,12 @@
 """What this processor really executes, found by trying it in a child process.
 
-Some virtual machines announce instructions that they do not execute: torch chooses AMX for a product in bf16,
-and the process dies of "Illegal instruction". No code can catch that, so a tiny product is tried in a child
-first. A limit on the instructions (oneDNN's environment variable) often helps; it must be set before torch computes
-anything. The outcomes are stored in the cache folder, per processor, kernel and version of the library.
+Some virtual machines announce instructions that they do not execute: torch chooses AMX for a product in bf16, OpenVINO
+for one in int8, and the process dies of "Illegal instruction". No code can catch that, so a tiny product is tried in a
+child first. A limit on the instructions (oneDNN's environment variable) often helps; it must be set before the library
+computes anything. The outcomes are stored in the cache folder, per processor, kernel and version of the library.
+
+Both libraries read the same variable, each its own copy of oneDNN. The limits are tried in the same order for both, so
+that one process can compute in bf16 and in int8.
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ from twinpass.provenance import installed
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # oneDNN's manual: "CPU Dispatcher Control"
 OLD_LIMIT = "DNNL_MAX_CPU_ISA"  # its former name, which still works
 WORKS = "works"
-TIMEOUT = 300  # seconds; the child takes two, mostly to import torch
+TIMEOUT = 300  # seconds; the child takes two, mostly to import the library
+# Without AMX, the first with and the second without bf16: every processor that announces AMX has both.
+LIMITS = ("AVX512_CORE_BF16", "AVX512_CORE_VNNI")
 
 # Flags of the processor by which torch and its libraries choose instructions.
 RELEVANT = ("amx", "avx512_bf16", "avx512_fp16", "avx512_vnni", "avx_vnni", "bf16", "i8mm")
@@ -42,15 +47,14 @@ class Probe:
 
     name: str
     library: str  # whose version the outcome depends on; it must be limited before it computes anything
-    limit: str  # the limit to try where the code dies without one
     code: str
+    limits: tuple[str, ...] = LIMITS  # the limits to try, in order, where the code dies without one
 
 
 # Shapes of a transformer, forward and backward: the library chooses instructions by shape.
 BF16 = Probe(
     name="bf16",
     library="torch",
-    limit="AVX512_CORE_BF16",
     code="""
 import torch
 for rows, width in ((1, 32), (16, 64), (64, 384), (512, 128)):
@@ -64,6 +68,30 @@ for rows, width in ((1, 32), (16, 64), (64, 384), (512, 128)):
 """,
 )
 
+# Products of quantised states and weights, with the shapes of a transformer, as in a model that `quantize` writes.
+INT8 = Probe(
+    name="int8",
+    library="openvino",
+    code="""
+import sys
+sys.modules["openvino_telemetry"] = None
+import numpy, openvino
+from openvino import opset13 as ops
+for rows, width in ((1, 32), (16, 64), (64, 384), (512, 128)):
+    given = ops.parameter([-1, width], numpy.float32)
+    states = given
+    for _ in range(2):
+        whole = numpy.arange(width * width, dtype=numpy.int64).reshape(width, width) % 255 - 127
+        weights = ops.convert(ops.constant(whole.astype(numpy.int8)), "f32")
+        weights = ops.multiply(weights, ops.constant(numpy.float32(0.01)))
+        low, high = (ops.constant(numpy.float32(bound)) for bound in (-1, 1))
+        states = ops.matmul(ops.fake_quantize(states, low, high, low, high, 256), weights, False, True)
+    model = openvino.Model([states], [given])
+    compiled = openvino.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled([numpy.ones((rows, width), numpy.float32)])
+""",
+)
+
 # Runs before a probe: modules are found as here, and a crash leaves no core file.
 _PREAMBLE = """
 import contextlib, sys
@@ -73,7 +101,9 @@ with contextlib.suppress(ImportError, ValueError, OSError):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 """
 
+_LOADED = Path("/proc/self/maps")  # the files that this process has loaded, on Linux
 _limit_of_ours: str | None = None  # what `prepare` set in this process
+_not_limited: frozenset[str] = frozenset()  # libraries that had chosen their instructions before it did
 
 
 @dataclass(frozen=True)
@@ -111,7 +141,7 @@ def examine(probe: Probe) -> Verdict:
     """
     given = _limit_of_the_user()
     tried: dict[str | None, str] = {}
-    for limit in (given,) if given is not None else (None, probe.limit):
+    for limit in (given,) if given is not None else (None, *probe.limits):
         tried[limit] = _outcome(probe, limit)
         if tried[limit] == WORKS:
             break
@@ -120,14 +150,15 @@ def examine(probe: Probe) -> Verdict:
 
 def prepare(probe: Probe) -> Verdict:
     """Examine the probe and, where it needs a limit, set that for this process if it still takes effect."""
-    global _limit_of_ours
+    global _limit_of_ours, _not_limited
     verdict = examine(probe)
     if verdict.limit is not None and active_limit()[0] is None:
         os.environ[LIMIT] = verdict.limit
-        if _takes_effect(probe):
-            _limit_of_ours = verdict.limit
-        else:
+        too_late = frozenset(library for library in ("torch", "openvino") if not _takes_effect(library))
+        if probe.library in too_late:
             del os.environ[LIMIT]
+        else:
+            _limit_of_ours, _not_limited = verdict.limit, too_late
     return verdict
 
 
@@ -139,7 +170,10 @@ def check(probe: Probe) -> None:
             f"{probe.name} cannot be used on this processor ({processor_name()}). A small product was tried in "
             f"a child process: {verdict}. Use fp32, the default, or a GPU."
         )
-    if verdict.limit is not None and active_limit()[0] != verdict.limit:
+    if verdict.limit is None:
+        return
+    active = active_limit()[0]  # perhaps not this verdict's: it may have been set for the other library
+    if active is None or probe.library in _not_limited or _outcome(probe, active) != WORKS:
         raise ConfigError(
             f"{verdict} on this processor ({processor_name()}), and {probe.library} has already chosen its "
             f"instructions without that limit. Set {LIMIT}={verdict.limit} before Python starts, or use fp32."
@@ -171,14 +205,19 @@ def _limit_of_the_user() -> str | None:
     return os.environ.get(LIMIT) or os.environ.get(OLD_LIMIT)
 
 
-def _takes_effect(probe: Probe) -> bool:
+def _takes_effect(name: str) -> bool:
     """Tell whether a limit that was just set has an effect: oneDNN reads it once, when it first computes.
 
-    Our limits exclude fp16, so with the limit torch must report that it has no fp16.
+    Our limits exclude fp16, so with the limit torch must report that it has no fp16. OpenVINO's oneDNN lies in the
+    plugin for processors, which is loaded when the first model is compiled.
     """
-    library: Any = sys.modules.get(probe.library)
+    library: Any = sys.modules.get(name)
     if library is None:
         return True
+    if name == "openvino":
+        with contextlib.suppress(OSError):
+            return "openvino_intel_cpu_plugin" not in _LOADED.read_text(encoding="utf-8")
+        return False
     with contextlib.suppress(AttributeError, RuntimeError):
         return not library.ops.mkldnn._is_mkldnn_fp16_supported()
     return False

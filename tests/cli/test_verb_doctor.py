@@ -32,7 +32,7 @@ def test_page_names_missing_parts_and_their_cure(run, monkeypatch):
     monkeypatch.setattr("twinpass.workflows.doctor.devices", lambda: ["cpu (x)", "cuda:0 (y)"])
     ran = run("doctor")
     assert ran.code == 0
-    assert "torch MISSING" in ran.out and "pip install 'twinpass[onnx]'" in ran.out and "cuda:0 (y)" in ran.out
+    assert "torch MISSING" in ran.out and "pip install 'twinpass[openvino]'" in ran.out and "cuda:0 (y)" in ran.out
 
 
 def test_works_without_torch_psutil_and_metadata(run, monkeypatch):

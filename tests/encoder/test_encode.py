@@ -180,16 +180,6 @@ def test_bf16_is_near(checkpoints) -> None:
     assert (vectors * exact).sum(axis=1).min() > 0.999
 
 
-def test_onnx_equals_torch(checkpoints, tmp_path, monkeypatch) -> None:
-    pytest.importorskip("onnxscript", reason="needs the extra [onnx]")
-    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path))
-    folder = checkpoints("bert")
-    fast = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=1, runtime="onnx", device="cpu")
-    plain = Encoder.load(folder, pooler="cls_mlp", fresh_head_seed=1, device="cpu")
-    np.testing.assert_allclose(fast.encode(SENTENCES), plain.encode(SENTENCES), atol=1e-4)
-    assert len(list((tmp_path / "onnx").iterdir())) == 1
-
-
 def test_a_string_is_not_a_list_of_letters(encoder: Encoder) -> None:
     with pytest.raises(InputError, match="expected texts, got str"):
         list(encoder.encode_stream("a dog"))

@@ -136,20 +136,6 @@ def test_a_flow_is_said_to_be_ours_alone(encoder, tmp_path: Path) -> None:
     ]
 
 
-def test_onnx_runs_fitted_layers(checkpoints, tmp_path, monkeypatch) -> None:
-    pytest.importorskip("onnxscript", reason="needs the extra [onnx]")
-    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path))
-    fast = Encoder.load(checkpoints("bert"), pooler="avg", runtime="onnx", device="cpu")
-    slow = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu")
-    vectors = slow.encode(TEXTS)
-    flow = Flow(32, levels=2, depth=1)  # a small one: the time goes into exporting
-    flow.start_from(torch.from_numpy(vectors))
-    for layer in (FITS["centring"](vectors), flow):
-        fast, slow = with_layer(fast, layer), with_layer(slow, layer)
-    assert fast.runtime_name == "onnx"
-    np.testing.assert_allclose(fast.encode(SENTENCES), slow.encode(SENTENCES), atol=1e-4)
-
-
 @pytest.mark.bf16
 def test_half_precision_stops_before_fitted_layers(checkpoints) -> None:
     rough = Encoder.load(checkpoints("bert"), pooler="avg", device="cpu", precision="bf16")

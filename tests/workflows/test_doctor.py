@@ -10,5 +10,5 @@ def test_the_machine_prints_and_converts() -> None:
     assert machine.libraries["torch"] and machine.devices[0].startswith("cpu")
     assert machine.to_dict()["threads"] == machine.threads
     parts = [record["part"] for record in machine.records() if record["part"]]
-    assert parts == ["versions", "processor", "threads", "memory", "devices", "caches", "extras", "model"]
+    assert parts == ["versions", "processor", "threads", "memory", "devices", "caches", "extras", "model", "runtimes"]
     assert "executed: bf16" in repr(machine) and "<table>" in machine._repr_html_()

@@ -148,17 +148,18 @@ def verb(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _limit_instructions(console: Console, precisions: set[str | None]) -> None:
-    """With bf16, limit the processor's instructions if needed; this must happen before torch is loaded."""
-    if "bf16" not in precisions or console.device not in ("auto", "cpu"):
+    """With bf16 or int8, limit the processor's instructions if needed; this must happen before a library is loaded."""
+    if console.device not in ("auto", "cpu"):
         return
     from twinpass import processor
 
-    verdict = processor.prepare(processor.BF16)
-    if console.debug:
-        limit, set_by = processor.active_limit()
-        console.log(
-            f"twinpass: {verdict}; " + (f"{processor.LIMIT}={limit}, set by {set_by}" if limit else "no limit set")
-        )
+    for probe in (processor.BF16, processor.INT8):
+        if probe.name in precisions:
+            verdict = processor.prepare(probe)
+            if console.debug:
+                limit, set_by = processor.active_limit()
+                state = f"{processor.LIMIT}={limit}, set by {set_by}" if limit else "no limit set"
+                console.log(f"twinpass: {verdict}; {state}")
 
 
 def expand(function: Callable[..., None], run: Callable[..., None]) -> Callable[..., None]:

@@ -36,6 +36,7 @@ VERBS = {
     "train": Verb("Train a sentence encoder with SimCSE or another method.", "train"),
     "sweep": Verb("Train every combination of some settings, and show the best.", "sweep"),
     "fit": Verb("Fit whitening, a flow or another layer to a model's vectors.", "fit"),
+    "quantize": Verb("Make a model faster on a CPU: int8, calibrated and measured.", "quantize"),
     "triplets": Verb("Make training triplets from NLI data (SNLI, MNLI, ANLI).", "triplets"),
     "evaluate": Verb("Score a model on STS, transfer tasks and your own data.", "evaluate"),
     "compare": Verb("Test whether two models differ, by a paired bootstrap.", "compare"),

@@ -35,10 +35,14 @@ class ModelOptions:
         int | None, typer.Option(min=1, help="Truncate texts to this many tokens (default: the model's limit).")
     ] = None
     precision: Annotated[
-        str | None, typer.Option(help="fp32, bf16 or fp16 (default: an exported model's own, else fp32).")
+        str | None,
+        typer.Option(help="fp32, bf16, fp16, int8 (extra [openvino]); default: an exported model's own, else fp32."),
     ] = None
     runtime: Annotated[
-        str | None, typer.Option(help="torch or onnx (extra [onnx]; default: an exported model's own, else torch).")
+        str | None,
+        typer.Option(
+            help="torch, openvino (extra [openvino]) or auto, the faster; default: an exported model's own, else torch."
+        ),
     ] = None
     trust_pickle: Annotated[
         bool, typer.Option("--trust-pickle", help="Allow weights in pickle format, which can run code.")

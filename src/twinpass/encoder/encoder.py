@@ -110,6 +110,12 @@ class Encoder:
         folder = find_folder(str(name), **trusted)
         with explained(folder):
             exported = read_exported(folder)
+        if exported is None and (precision == "int8" or runtime in ("openvino", "auto")):
+            from twinpass.encoder.runtime.choose import find_export
+
+            wanted = runtime or "openvino"
+            exported = find_export(str(name), folder, pooler, wanted, precision, device=device, trusted=trusted)
+            runtime = "torch" if exported is None else None
         if exported is not None:
             fixed = {"pooler": pooler, "device": device, "precision": precision, "runtime": runtime}
             return cls._load_exported(

@@ -93,9 +93,9 @@ def _weighted_mean(output: Any, mask: Tensor) -> Tensor:
 
 
 def _last_token(output: Any, mask: Tensor) -> Tensor:
-    last = mask.sum(dim=1).clamp(min=1) - 1
     states: Tensor = output.last_hidden_state
-    return states[torch.arange(len(last), device=states.device), last]
+    last = (mask.sum(dim=1).clamp(min=1) - 1).view(-1, 1, 1)
+    return states.gather(1, last.expand(-1, 1, states.shape[-1])).squeeze(1)
 
 
 def _add(name: str, pool: Pool, about: str, **more: Any) -> None:

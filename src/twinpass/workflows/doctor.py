@@ -19,7 +19,7 @@ from twinpass.provenance import installed
 
 ENABLES = {
     "demo": "the built-in model minilm, offline",
-    "onnx": "faster encoding on a CPU (--runtime)",
+    "openvino": "faster encoding on a CPU (quantize, --precision int8, --runtime openvino)",
     "hub": "data sets of the Hugging Face hub (hf:owner/name)",
     "augment": "synonyms of WordNet as positives (--positive synonym)",
     "serve": "the HTTP service (twinpass serve)",
@@ -43,6 +43,7 @@ class Machine(Displayed):
     caches: list[dict[str, Any]]
     extras: dict[str, dict[str, Any]]
     model: dict[str, Any]
+    runtimes: dict[str, float | None]  # sentences/s of the built-in model, None: not measured on this machine
 
     def grids(self) -> list[Grid]:
         """Return one table, a few lines for each part."""
@@ -55,6 +56,7 @@ class Machine(Displayed):
             "caches": [f"{c['path']} ({c['what']}, {_size(c['free'])} free on its disk)" for c in self.caches],
             "extras": [_extra(name, extra) for name, extra in self.extras.items()],
             "model": [self.model["verdict"]],
+            "runtimes": [_rate(way, rate) for way, rate in self.runtimes.items()],
         }
         rows = [("" if row else part, line) for part, lines in parts.items() for row, line in enumerate(lines)]
         return [Grid("", ("part", "found"), rows, words=("found",))]
@@ -70,11 +72,15 @@ class Machine(Displayed):
         ]
 
 
-def doctor() -> Machine:
-    """Look at this machine: what is installed, what the processor executes, which devices and caches there are."""
+def doctor(*, measure: bool = False) -> Machine:
+    """Look at this machine: what is installed, what the processor executes, which devices and caches there are.
+
+    With `measure`, the runtimes are measured with the built-in model, and the rates are stored for later.
+    """
     from huggingface_hub import constants
 
-    verdict = cpu.prepare(cpu.BF16)  # first: a limit counts only if it is set before torch computes anything
+    # First: a limit counts only if it is set before a library computes anything.
+    verdicts = [cpu.prepare(probe) for probe in (cpu.BF16, cpu.INT8)]
     limit, set_by = cpu.active_limit()
     versions = {name: installed(name) for name, extra in _requirements() if extra is None}
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -85,7 +91,7 @@ def doctor() -> Machine:
         processor={
             "name": cpu.processor_name(),
             "announced": cpu.announced(),
-            "executed": {verdict.probe.name: verdict.to_dict()},
+            "executed": {verdict.probe.name: verdict.to_dict() for verdict in verdicts},
             "limit": {"variable": cpu.LIMIT, "value": limit, "set_by": set_by},
         },
         threads={"cores": os.cpu_count(), "usable": usable, "torch": torch.get_num_threads() if torch else None},
@@ -93,7 +99,8 @@ def doctor() -> Machine:
         devices=devices(),
         caches=[{"what": what, "path": str(path), "free": _free(path)} for what, path in places.items()],
         extras=extras(),
-        model=_builtin_model(),
+        model=(model := _builtin_model()),
+        runtimes=_runtimes(model["folder"], measure=measure),
     )
 
 
@@ -138,6 +145,28 @@ def _builtin_model() -> dict[str, Any]:
         return {"name": "minilm", "genuine": False, "folder": None, "verdict": str(error)}
     verdict = f"minilm is installed and genuine ({folder})"
     return {"name": "minilm", "genuine": True, "folder": str(folder), "verdict": verdict}
+
+
+def _runtimes(folder: str | None, *, measure: bool) -> dict[str, float | None]:
+    """Return the built-in model's sentences per second by runtime and precision, measured now or earlier."""
+    from twinpass.encoder.load import BUILTIN
+    from twinpass.encoder.runtime.choose import FP32, INT8, TORCH, Source
+
+    known = (TORCH, FP32, INT8)
+    if folder is None:
+        return dict.fromkeys(known)
+    source = Source(BUILTIN, Path(folder))
+    rates = source.rates()
+    if measure:
+        usable = ["fp32", *(["int8"] * cpu.examine(cpu.INT8).works)] if installed("openvino") else []
+        rates |= source.measure(*usable)
+    return {way: rates.get(way) for way in known}
+
+
+def _rate(way: str, rate: float | None) -> str:
+    return f"{way}: " + (
+        "not measured here (twinpass doctor --measure)" if rate is None else f"{rate:,.0f} sentences/s"
+    )
 
 
 def _torch() -> Any:

@@ -1,4 +1,4 @@
-"""What runs the model when encoding, one file each: torch (the reference), onnx, and openvino for exported models.
+"""What runs the model when encoding, one file each: torch (the reference), and openvino for exported models.
 
 Also where, and in which precision. A runtime takes token ids as arrays and returns vectors as arrays, so that only
 torch's needs torch to compute; nothing here imports torch before it is needed.
@@ -39,13 +39,9 @@ def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
     if encoder.exported is not None:
         from twinpass.encoder.runtime.openvino import OpenVinoRuntime
 
-        return OpenVinoRuntime(encoder.exported.path)
-    if name == "onnx":
-        from twinpass.encoder.runtime.onnx import OnnxRuntime
-
-        return OnnxRuntime(encoder, precision=precision)
+        return OpenVinoRuntime(encoder.exported)
     if name != "torch":
-        raise ConfigError(f"no runtime named {name!r}. Known: torch (the reference), onnx.")
+        raise ConfigError(f"no runtime named {name!r}. Known: torch (the reference), openvino, auto (the faster).")
     from twinpass.encoder.runtime.pytorch import TorchRuntime
 
     return TorchRuntime(encoder.model, device=encoder.device, precision=precision)
@@ -71,7 +67,7 @@ def choose_device(name: str) -> torch.device:
 def check_precision(precision: str, device: torch.device) -> None:
     """Refuse a precision that is unknown, or that the device does not compute in."""
     if precision not in PRECISIONS:
-        raise ConfigError(f"no precision named {precision!r}. Known: {', '.join(PRECISIONS)}.")
+        raise ConfigError(f"no precision named {precision!r}. Known: {', '.join(PRECISIONS)}; to encode, also int8.")
     if precision == "fp16" and device.type == "cpu":
         raise ConfigError("fp16 needs a GPU. On a CPU use fp32, the default, or bf16.")
     if precision == "bf16" and device.type == "cpu":

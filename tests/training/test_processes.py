@@ -70,10 +70,10 @@ def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_p
 
 
 @pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
-@pytest.mark.parametrize("name", ["ct", "sbert", "infersent", "declutr"])
+@pytest.mark.parametrize("name", ["ct", "sbert", "infersent", "declutr", "mlm"])
 def test_other_methods_share_a_batch_too(models, children, tmp_path: Path, name: str) -> None:
     """Five examples over two processes: each takes its own, and the parts add up."""
-    fields = {"clip": 1e9} | ({"dropout": 0.0} if name in ("sbert", "declutr") else {})
+    fields = {"clip": 1e9} | ({"dropout": 0.0} if name in ("sbert", "declutr", "mlm") else {})
     run, batch = run_for(name, models, tmp_path / "out", **fields), [3, 1, 4, 0, 5]
     loss, gradients = gradient_of(run, rows_for(name), batch)
     run_two(children, gradient_in_process, run, rows_for(name), batch, after=(str(tmp_path / "found.npz"),))

@@ -26,7 +26,7 @@ from twinpass.training.methods import METHODS
 from twinpass.training.processes import Processes
 from twinpass.training.setup import prepare
 
-NAMES = ("ct", "sbert", "is-bert", "declutr", "infersent")
+NAMES = ("ct", "sbert", "is-bert", "declutr", "infersent", "mlm")
 
 
 def make_sentences(count: int, *, seed: int = 0) -> list[str]:
@@ -143,6 +143,7 @@ def rows_for(name: str) -> list[Any]:
     return {
         "ct": make_sentences(40),
         "is-bert": make_sentences(40),
+        "mlm": make_documents(8),
         "sbert": make_labelled(48),
         "infersent": make_labelled(48),
         "declutr": make_documents(8),
@@ -157,6 +158,7 @@ def run_for(name: str, models: dict[str, Path], output: Path, **fields: Any) -> 
         "is-bert": {"learning_rate": 1e-3, "batch_size": 8},
         "declutr": {"learning_rate": 1e-3, "batch_size": 4, "max_tokens": 10},
         "infersent": {"width": 16, "learning_rate": 0.5},
+        "mlm": {"learning_rate": 3e-3, "batch_size": 16},
     }[name]
     common = {"model": str(models[name]), "output": str(output), "steps": 3, "device": "cpu", "seed": 1}
     return Run(method=name, **(common | own | fields))

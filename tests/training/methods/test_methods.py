@@ -238,7 +238,10 @@ def test_gradients_reach_what_trains_and_nothing_else(name, models, tmp_path) ->
 
 @pytest.mark.parametrize(
     ("name", "steps", "share"),
-    [("ct", 40, 0.5), ("sbert", 40, 0.5), ("is-bert", 40, 0.5), ("declutr", 100, 0.8), ("infersent", 60, 0.5)],
+    [
+        *(("ct", 40, 0.5), ("sbert", 40, 0.5), ("is-bert", 40, 0.5)),
+        *(("declutr", 100, 0.8), ("infersent", 60, 0.5), ("mlm", 60, 0.8)),
+    ],
 )
 def test_it_learns_a_toy(name, steps, share, models, tmp_path) -> None:
     events: list[Any] = []

@@ -5,7 +5,8 @@ differs from what the encoder has read; or it starts a small encoder from nothin
 prediction head, so SimCSE's MLM loss and the positives `mlm:15` start from it.
 
 `model="new:layers=6,width=256,vocabulary=8000"` is a BERT with random weights (each number may be left out), and a
-WordPiece vocabulary learned from the training text.
+lowercased vocabulary of byte pairs learned from the training text. It is not WordPiece as BERT's own: the `tokenizers`
+library numbers WordPiece's parts in another order every time, and equal runs must give equal weights.
 """
 
 from __future__ import annotations
@@ -115,24 +116,29 @@ class Pretraining(Method):
 
     def backward(self, step: int, examples: Numbers) -> Outcome:
         """Mask the sentences and propagate the mean loss over all masked tokens."""
-        own = self.processes.share(examples)
-        random = np.random.default_rng([self.run.seed, step, self.processes.rank])
-        corrupted = [self.mlm.corrupt(self.data.ids(text), random) for text in self.data.columns(own)[0]]
-        loss = self.mlm.propagate(corrupted, weight=1.0, processes=self.processes)
+        # Every process masks the whole batch, so that the masks do not depend on how many share it.
+        random = np.random.default_rng([self.run.seed, step, 1])
+        corrupted = [self.mlm.corrupt(self.data.ids(text), random) for text in self.data.columns(examples)[0]]
+        own = [corrupted[place] for place in self.processes.share(np.arange(len(examples)))]
+        loss = self.mlm.propagate(own, weight=1.0, processes=self.processes)
         return Outcome(loss, texts=len(examples), mlm_loss=loss)
 
 
 def make_encoder(run: Run, rows: Rows, folder: Path) -> None:
     """Write a BERT with random weights and a vocabulary of the training text, the same for the same run and text."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
     from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
     size = new_model(run.model)
-    words: Any = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    words.normalizer = normalizers.BertNormalizer(lowercase=True)
-    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size["vocabulary"], special_tokens=list(SPECIAL), show_progress=False
+    words: Any = Tokenizer(models.BPE(unk_token="[UNK]"))
+    words.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
+    words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    words.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size["vocabulary"],
+        special_tokens=list(SPECIAL),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
     )
     words.train_from_iterator(_texts(rows), trainer=trainer)
     ends = [(name, words.token_to_id(name)) for name in ("[CLS]", "[SEP]")]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.encoder.checks import check_folder, check_layer, check_settings, check_tokens, mismatch
+from twinpass.encoder.checksums import check_checksums
 from twinpass.encoder.folder import TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
 from twinpass.encoder.tokens import PlainTokenizer, Tokens
 from twinpass.errors import ConfigError, ModelError, UserError
@@ -156,6 +157,7 @@ def assemble(
     from twinpass.encoder.model import SentenceModel
     from twinpass.encoder.parts import read_layer
 
+    check_checksums(folder)
     home = inside(folder, settings.transformer)
     check_folder(home, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     for layer in (settings.head, *settings.layers):

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from twinpass.encoder.checksums import write_checksums
 from twinpass.encoder.flow import Flow
 from twinpass.encoder.folder import FILE, FORMAT, NORMALIZE, SWITCHES, Settings, inside, pickle_refused, read_json
 from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize, SentenceModel
@@ -107,6 +108,7 @@ def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Setting
         _write_list(folder, [(REFUSAL, "")])
         warnings.warn(f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=4)
     write_json(folder / FILE, {"format": FORMAT, **asdict(settings)})
+    write_checksums(folder)
 
 
 def _write_layers(folder: Path, model: SentenceModel, settings: Settings) -> Settings:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from twinpass import __version__
@@ -46,3 +48,8 @@ def installed(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def checksum(facts: Mapping[str, str], columns: Iterable[str]) -> str:
+    """Return a SHA-256 over what a file of vectors says of itself: its facts, and the names of its columns."""
+    return hashlib.sha256(json.dumps([dict(facts), list(columns)], sort_keys=True).encode()).hexdigest()

@@ -18,6 +18,7 @@ from twinpass.bulk.shards import Job, read_rows
 from twinpass.bulk.writers import Columns, Content, Row, find_columns
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, MissingExtra, OutputError
+from twinpass.files import sha256
 from twinpass.provenance import provenance
 
 TEXTS = [f"word {n}" for n in range(7)]
@@ -129,7 +130,8 @@ def test_a_worker_makes_the_librarys_vectors(tmp_path, model):
     worker = ShardEncoder(*recipe(model))
     shard = begun.shards[0]
     made = worker(asked(0, shard.texts, shard.vectors))
-    assert json.loads(made["made"]) == {"shard": 0, "rows": 3, "distinct": 2, "truncated": 0}
+    counted = {"shard": 0, "rows": 3, "distinct": 2, "truncated": 0}
+    assert json.loads(made["made"]) == {**counted, "sha256": sha256(shard.vectors)}
     table = pq.read_table(shard.vectors)
     wanted = Encoder.load(model, device="cpu").encode(["a dog", "a dog", "the cat"], normalize=True)
     np.testing.assert_allclose(np.stack(table["vector"].to_numpy()), wanted, atol=1e-6)

@@ -127,7 +127,7 @@ def encode_file(
     content = Content(normalize, _metadata(facts), carried)
     rows = _rows(corpus, total, carried)
     started = time.perf_counter()
-    resumed: list[dict[str, int]] = []
+    resumed: list[dict[str, Any]] = []
     if shard_rows is None:
         files = [target]
         with progress("encoding", total=total) as advance:
@@ -136,6 +136,8 @@ def encode_file(
         job = Job(target, total=total, shard_rows=shard_rows, identity=_identity(content, loading))
         files = [target / shard.vectors.name for shard in job.shards]
         resumed = job.finished()
+        if job.damaged:
+            warnings.warn(f"{', '.join(job.damaged[:3])}: damaged, so encoded again", stacklevel=2)
         if resumed:
             log(f"{len(resumed):,} of {len(files):,} shards were finished before")
         with job.working():

@@ -69,7 +69,7 @@ def _load(loading: Mapping[str, Any], metadata: Mapping[str, str]) -> Encoder:
 
 def encode_shards(
     job: Job, loading: Mapping[str, Any], content: Content, *, workers: int | None, address: str | None
-) -> Iterator[dict[str, int]]:
+) -> Iterator[dict[str, Any]]:
     """Encode what is left of a job, yielding what was counted in each shard as it is finished.
 
     `loading` are the options of Encoder.load: every worker encodes as any other would.

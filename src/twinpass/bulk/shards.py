@@ -14,6 +14,7 @@ Readers of parquet folders skip names that begin with an underscore.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 from collections.abc import Collection, Iterator, Mapping
@@ -24,7 +25,7 @@ from typing import Any
 
 from twinpass.bulk.writers import Columns, Row
 from twinpass.errors import InputError, OutputError
-from twinpass.files import DiskFull, check_writable, explaining, locked, replace_folder, write_json, writing
+from twinpass.files import DiskFull, check_writable, explaining, locked, replace_folder, sha256, write_json, writing
 
 JOB, FINISHED, TEXTS = "_job.json", "_finished.jsonl", "_texts"
 
@@ -49,6 +50,7 @@ class Job:
         done = _read_identity(self.output) == self.identity
         self.folder = self.output if done else self.output.with_name(f"{self.output.name}.unfinished")
         self._finished = _read_notes(self.folder / FINISHED)
+        self.damaged: list[str] = []  # shards that are not as they were written, to be encoded again
         count = -(-total // shard_rows)
         self.shards = [
             Shard(
@@ -59,6 +61,11 @@ class Job:
             )
             for number in range(count)
         ]
+        for shard in self.shards:
+            known = self._finished.get(shard.number, {}).get("sha256")
+            if known is not None and shard.vectors.exists() and sha256(shard.vectors) != known:
+                self.damaged.append(shard.vectors.name)
+                del self._finished[shard.number]
 
     def begin(self) -> None:
         """Make the folder of this job, or resume what an earlier run of it left."""
@@ -96,7 +103,7 @@ class Job:
                     raise DiskFull(error.target, error.reason, needed=error.needed, advice=advice) from error
                 raise
 
-    def finished(self) -> list[dict[str, int]]:
+    def finished(self) -> list[dict[str, Any]]:
         """Return what was counted in each shard that is done."""
         return [self._finished[shard.number] for shard in self.shards if self._is_done(shard)]
 
@@ -134,12 +141,14 @@ class Job:
             texts, others = zip(*own, strict=True)
             table = pa.Table.from_pydict({"text": texts, **columns.values(others)}, schema=schema)
             with writing(shard.texts) as aside:
-                parquet.write_table(table, aside, compression="zstd")
+                parquet.write_table(table, aside, compression="zstd", write_page_checksum=True)
 
-    def note(self, made: dict[str, int]) -> None:
+    def note(self, made: dict[str, Any]) -> None:
         """Record that a shard is done; its texts are no longer needed."""
         with explaining(self.folder), (self.folder / FINISHED).open("a", encoding="utf-8") as notes:
-            notes.write(f"\n{json.dumps(made)}\n")  # on a line of its own, even after one that a kill cut short
+            notes.write(
+                f"\n{json.dumps({**made, 'note': _digest(made)})}\n"
+            )  # on a line of its own, even after one that a kill cut short
         self._finished[made["shard"]] = made
         self.shards[made["shard"]].texts.unlink(missing_ok=True)
 
@@ -164,24 +173,39 @@ def check_shard_folder(output: Path) -> None:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of one file of texts."""
+    import pyarrow as pa
     from pyarrow import parquet
 
-    return [(row.pop("text"), row) for row in parquet.read_table(path).to_pylist()]
+    try:
+        rows = parquet.read_table(path, page_checksum_verification=True).to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is damaged: {error}. Delete it, and run the same command again.") from error
+    return [(row.pop("text"), row) for row in rows]
 
 
 def _read_identity(folder: Path) -> dict[str, Any] | None:
     path = folder / JOB
-    found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    try:
+        found: dict[str, Any] | None = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError as error:
+        raise OutputError(f"{path} is damaged: {error}. Delete {folder}, or choose another output.") from error
     return found
 
 
-def _read_notes(path: Path) -> dict[int, dict[str, int]]:
-    """Return what was noted of each shard, skipping a line that a kill cut short."""
+def _read_notes(path: Path) -> dict[int, dict[str, Any]]:
+    """Return what was noted of each shard, skipping a line that a kill cut short or that is damaged."""
     found = {}
-    for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []:
         try:
             note = json.loads(line)
-        except json.JSONDecodeError:
+            own = note.pop("note")
+        except (ValueError, KeyError, TypeError, AttributeError):
             continue
-        found[note["shard"]] = note
+        if own == _digest(note):
+            found[note["shard"]] = note
     return found
+
+
+def _digest(made: Mapping[str, Any]) -> str:
+    """Return a checksum of what is noted of a shard."""
+    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]

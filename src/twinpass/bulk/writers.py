@@ -17,8 +17,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.files import DiskFull, writing
+from twinpass.files import DiskFull, sha256, writing
 from twinpass.progress import Advance
+from twinpass.provenance import checksum
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -116,8 +117,8 @@ def encode_rows(
     encoder: Encoder,
     content: Content,
     advance: Advance = lambda count: None,
-) -> dict[str, int]:
-    """Encode this many rows into one file; return how many rows, distinct texts and truncated texts there were.
+) -> dict[str, Any]:
+    """Encode this many rows into one file; return how many rows, distinct and truncated texts, and the file's SHA-256.
 
     Repeats are recognised within a block of the stream, as the encoder does.
     """
@@ -128,7 +129,7 @@ def encode_rows(
                 raise RuntimeError(f"expected {count} rows, got {counted['rows']}")
     except DiskFull as full:  # by now what was written is deleted again, so this is how much is free, and is needed
         raise DiskFull(target, full.reason, needed=4 * count * encoder.dimensions) from full
-    return counted
+    return {**counted, "sha256": sha256(target)}
 
 
 def _write_all(
@@ -181,10 +182,13 @@ def _parquet(path: Path, shape: tuple[int, int], content: Content) -> Iterator[W
     from pyarrow import parquet
 
     fields = [("text", pa.string()), ("vector", pa.list_(pa.float32(), shape[1])), *content.columns.fields()]
-    schema = pa.schema(fields, metadata=dict(content.metadata))
+    schema = pa.schema(fields, metadata={**content.metadata, "checksum": checksum(content.metadata, dict(fields))})
     repeating = [name for name, kind in fields if kind == pa.string()]
     # The file is opened here, so that a full disk raises the system's own error.
-    with path.open("wb") as stream, parquet.ParquetWriter(stream, schema, use_dictionary=repeating) as writer:
+    with (
+        path.open("wb") as stream,
+        parquet.ParquetWriter(stream, schema, use_dictionary=repeating, write_page_checksum=True) as writer,
+    ):
 
         def write(texts: Sequence[str], vectors: Any, others: Sequence[Mapping[str, object]]) -> None:
             column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), shape[1])

@@ -106,7 +106,7 @@ def _read_parquet(path: Path) -> tuple[list[str], Any]:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path, columns=["text", "vector"])
+        table = pq.read_table(path, columns=["text", "vector"], page_checksum_verification=True)
         vectors = np.array(table["vector"].to_pylist(), dtype=np.float32)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ModelError(f"{path}: expected the columns text and vector: {error}.") from error

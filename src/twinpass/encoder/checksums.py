@@ -38,12 +38,12 @@ def check_checksums(folder: Path) -> None:
             changed.append(name)
     if damaged := [name for name in changed if name.endswith(_WEIGHTS)]:
         raise ModelError(
-            f"{folder / damaged[0]} is not the file that was saved: its SHA-256 is not the one in {FILE}. It is damaged, "
-            f"or another program has written it. Copy or save the model again; if the change is wanted, delete {path}."
+            f"{folder / damaged[0]} is not the file that was saved: its SHA-256 is not the one in {FILE}. It is "
+            f"damaged, or another program has written it. Copy or save the model again; if the change is wanted, delete {path}."
         )
     if changed:
         warnings.warn(
-            f"{', '.join(changed[:3])} in {folder}: changed since the model was saved, by hand or by damage, so vectors "
-            f"may differ. If the change is wanted, delete {path}.",
+            f"{', '.join(changed[:3])} in {folder}: changed since the model was saved, by hand or by damage, so "
+            f"vectors may differ. If the change is wanted, delete {path}.",
             stacklevel=2,
         )

@@ -27,6 +27,7 @@ from twinpass.vectors import check_finite
 MAX_BYTES = 4 << 30
 _BLOCK = 4_096  # texts encoded before they are stored: a run that is stopped loses at most these
 _ASKED = 500  # keys in one query; SQLite allows 999 everywhere
+_CHECKSUM = 8  # bytes
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS models (id INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, used REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS vectors (
@@ -55,17 +56,19 @@ class Cache:
                 keys = {_key(text): start + i for i, text in enumerate(texts[start : start + _ASKED])}
                 marks = ",".join("?" * len(keys))
                 question = f"SELECT text, vector FROM vectors WHERE model = ? AND text IN ({marks})"
-                for key, vector in database.execute(question, (number, *keys)):
-                    found[keys[key]] = np.frombuffer(vector, dtype="<f4")
+                for key, stored in database.execute(question, (number, *keys)):
+                    vector, checksum = stored[:-_CHECKSUM], stored[-_CHECKSUM:]
+                    if key in keys and checksum == _checksum(key, vector):  # a damaged one is computed again
+                        found[keys[key]] = np.frombuffer(vector, dtype="<f4")
         return found
 
     def save(self, model: str, texts: Sequence[str], vectors: Vectors) -> None:
         """Store the vectors (n, d) of distinct texts, all or none of them."""
-        rows = zip(map(_key, texts), (row.tobytes() for row in vectors.astype("<f4")), strict=True)
+        rows = [(_key(text), row.tobytes()) for text, row in zip(texts, vectors.astype("<f4"), strict=True)]
         with self._forgiven(), self._connected() as database:
             number = _number(database, model)
-            insert = "INSERT OR IGNORE INTO vectors (model, text, vector) VALUES (?, ?, ?)"
-            database.executemany(insert, ((number, key, vector) for key, vector in rows))
+            insert = "INSERT OR REPLACE INTO vectors (model, text, vector) VALUES (?, ?, ?)"
+            database.executemany(insert, ((number, key, vector + _checksum(key, vector)) for key, vector in rows))
             self._shrink(database)
 
     def _shrink(self, database: sqlite3.Connection) -> None:
@@ -114,7 +117,14 @@ class Cache:
         """Continue without the cache if it fails, with a warning the first time."""
         try:
             yield
-        except (sqlite3.Error, OutputError, OSError, NotImplementedError) as error:  # some disks have no locks
+        except (
+            sqlite3.Error,
+            ValueError,
+            TypeError,
+            OutputError,
+            OSError,
+            NotImplementedError,
+        ) as error:  # some disks have no locks
             if self.usable:
                 warnings.warn(f"continuing without the vector cache ({self.path}): {error}", stacklevel=4)
             self.usable = False
@@ -135,6 +145,11 @@ def _used_bytes(database: sqlite3.Connection) -> int:
         database.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )
     return int((pages - free) * size)
+
+
+def _checksum(key: bytes, vector: bytes) -> bytes:
+    """Return what is stored after a vector: SQLite does not notice a flipped bit."""
+    return hashlib.blake2b(key + vector, digest_size=_CHECKSUM).digest()
 
 
 def _key(text: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.progress import Advance, Log
-from twinpass.provenance import provenance
+from twinpass.provenance import checksum, provenance
 from twinpass.search.engines.exact import Floats
 from twinpass.search.segment import BATCH, Block
 
@@ -142,6 +142,7 @@ class StoredVectors:
         found = sorted(folder.glob("*.parquet")) if folder.is_dir() else [folder]
         if not found:
             raise InputError(f"{folder} holds no parquet file. {EXPECTED}.")
+        self._paths = found
         self._files = [_open(path) for path in found]
         notes = _notes(found[0], self._files[0])
         for path, file in zip(found, self._files, strict=True):
@@ -159,9 +160,9 @@ class StoredVectors:
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         """Yield the rows; all columns but text and vector are metadata."""
-        for file in self._files:
+        for path, file in zip(self._paths, self._files, strict=True):
             others = [name for name in file.schema_arrow.names if name not in ("text", "vector")]
-            for batch in file.iter_batches(BATCH):
+            for batch in _batches(path, file):
                 column = batch.column("vector")
                 vectors = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
                 rows = batch.select(others).to_pylist() if others else ()
@@ -177,14 +178,28 @@ def _open(path: Path) -> Any:
     if not path.is_file():
         raise InputError(f"there is no {path}. {EXPECTED}.")
     try:
-        return parquet.ParquetFile(path)
-    except pa.ArrowInvalid as error:
+        return parquet.ParquetFile(path, page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a parquet file: {str(error).rstrip('.')}. {EXPECTED}.") from error
+
+
+def _batches(path: Path, file: Any) -> Iterator[Any]:
+    """Yield the rows of a file; what cannot be read, or has another checksum than it was written with, is damaged."""
+    import pyarrow as pa
+
+    try:
+        yield from file.iter_batches(BATCH)
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{path} is damaged: {str(error).rstrip('.')}. Encode the texts again.") from error
 
 
 def _notes(path: Path, file: Any) -> dict[str, str]:
     schema = file.schema_arrow
-    notes = {key.decode(): value.decode() for key, value in (schema.metadata or {}).items() if key[:5] != b"ARROW"}
+    metadata = {key: value for key, value in (schema.metadata or {}).items() if key[:5] != b"ARROW"}
+    notes = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
     if "model_fingerprint" not in notes or not {"text", "vector"} <= {*schema.names}:
         raise InputError(f"{path} has no texts with vectors of a known model. {EXPECTED}.")
+    stored = notes.pop("checksum", None)  # files of earlier versions have none
+    if stored is not None and stored != checksum(notes, schema.names):
+        raise InputError(f"{path} is damaged: its header is not as it was written. Encode the texts again.")
     return notes

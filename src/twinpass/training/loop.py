@@ -18,7 +18,7 @@ from twinpass.training import checkpoint
 from twinpass.training.card import write_card
 from twinpass.training.lean import lean_layers
 from twinpass.training.method import Encode, Numbers, Outcome, Trainable
-from twinpass.training.processes import explaining_memory, interruptible, memory_of
+from twinpass.training.processes import explaining_loss_of_others, explaining_memory, interruptible, memory_of
 from twinpass.training.randomness import keeping_states, take_states
 from twinpass.training.setup import AlreadyFinished, Given, Parts, count_values, prepare
 
@@ -54,8 +54,12 @@ def train(
         record = Record(parts, evaluate, on_event)
         try:
             models = (each.model for each in parts.method.models.values())
-            lean = lean_layers(models, parts.method.device)
-            with explaining_memory(lambda: _no_memory(parts)), interruptible() as interrupted, lean:
+            with (
+                explaining_memory(lambda: _no_memory(parts)),
+                explaining_loss_of_others(parts.processes),
+                lean_layers(models, parts.method.device),
+                interruptible() as interrupted,
+            ):
                 record.tell(_introduce(parts))
                 reason = _run_steps(parts, record, interrupted)
                 result = record.finish(reason)

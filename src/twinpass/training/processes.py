@@ -125,6 +125,21 @@ def explaining_memory(advice: Callable[[], str]) -> Iterator[None]:
         raise
 
 
+@contextlib.contextmanager
+def explaining_loss_of_others(processes: Processes) -> Iterator[None]:
+    """Turn the error of a lost connection into a TrainingError: another process of the run has ended."""
+    try:
+        yield
+    except RuntimeError as error:
+        if processes.count == 1 or not (isinstance(error, torch.distributed.DistError) or "gloo" in str(error)):
+            raise
+        raise TrainingError(
+            f"process {processes.rank} of {processes.count} has lost the connection to another process of this run, "
+            f"which has probably ended: {str(error).splitlines()[0].rstrip('.')[:200]}. Look at what that one said, "
+            "then start all of them again with --resume (resume=True)."
+        ) from error
+
+
 def memory_of(device: torch.device) -> str:
     """Return whose memory a device uses, in words."""
     return f"the memory of the {'machine' if device.type == 'cpu' else 'GPU'}"

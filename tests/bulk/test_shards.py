@@ -196,3 +196,31 @@ def test_without_ray_it_says_what_to_install(model, sentences, tmp_path, monkeyp
     with pytest.raises(MissingExtra, match=r"pip install 'twinpass\[ray\]'"):
         encode_file(sentences, tmp_path / "v.parquet", model=model, ray=True)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_damaged_shard_is_encoded_again(model, sentences, tmp_path):
+    told = {"model": model, "shard_rows": 1, "device": "cpu"}
+    first = encode_file(sentences, tmp_path / "v.parquet", **told)
+    content = first.files[1].read_bytes()
+    first.files[1].write_bytes(content[:500] + bytes([content[500] ^ 1]) + content[501:])
+    with pytest.warns(UserWarning, match=r"v-00001-of-00003\.parquet: damaged, so encoded again"):
+        again = encode_file(sentences, tmp_path / "v.parquet", **told)
+    assert again.resumed == 2 and first.files[1].read_bytes() == content
+
+
+@pytest.mark.parametrize("content", ["{", "\udcff", '{"texts": '])
+def test_a_damaged_description_of_a_job_is_refused(tmp_path, content):
+    job(tmp_path).begin()
+    (tmp_path / "v.parquet.unfinished" / "_job.json").write_bytes(content.encode(errors="surrogateescape"))
+    with pytest.raises(OutputError, match=r"_job\.json is damaged"):
+        job(tmp_path).begin()
+
+
+def test_a_damaged_note_is_not_believed(tmp_path):
+    begun = job(tmp_path)
+    begun.begin()
+    begun.write_texts(rows(TEXTS), Columns())
+    finish(begun, 0)
+    notes = begun.folder / "_finished.jsonl"
+    notes.write_text(notes.read_text().replace('"rows": 3', '"rows": 7'))
+    assert job(tmp_path).finished() == []

@@ -162,3 +162,17 @@ def test_a_broken_cache_only_warns_and_once(tmp_path):
     assert len(warned) == 1
     np.testing.assert_array_equal(lookup(["a"]), vectors_of(["a"]))
     assert path.read_bytes().startswith(b"this is no database")
+
+
+def test_a_damaged_vector_is_computed_again(cache):
+    texts = ["a", "b", "c"]
+    counting = Counting()
+    model = Model("m", counting, "print")
+    encode_once(model, texts, cache=cache)
+    with sqlite3.connect(cache.path) as database:
+        (stored,) = database.execute("SELECT vector FROM vectors WHERE id = 2").fetchone()
+        database.execute("UPDATE vectors SET vector = ? WHERE id = 2", (bytes([stored[0] ^ 1]) + stored[1:],))
+    lookup = encode_once(model, texts, cache=cache)
+    np.testing.assert_array_equal(lookup(texts), vectors_of(texts))
+    encode_once(model, texts, cache=cache)
+    assert counting.texts == ["a", "b", "c", "b"]  # and the cache is whole again

@@ -91,8 +91,8 @@ def test_the_pooler_that_was_chosen_is_remembered(run, model, tmp_path):
 def test_damage_is_refused(run, vectors, tmp_path):
     file = vectors if vectors.is_file() else sorted(vectors.glob("*.parquet"))[0]
     content = file.read_bytes()
-    for place in (100, content.index(b"model_fingerprint") + 30):  # in a page; in what the file says of itself
-        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        ran = run("index", "load", vectors, "-o", tmp_path / "index")
-        assert ran.code == 2 and "is damaged" in ran.err, ran.err
-        assert not Index.exists(tmp_path / "index")
+    place = content.index(b"cat sat")
+    file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    ran = run("index", "load", vectors, "-o", tmp_path / "index")
+    assert ran.code == 2 and "is damaged" in ran.err, ran.err
+    assert not Index.exists(tmp_path / "index")

@@ -187,10 +187,16 @@ def _batches(path: Path, file: Any) -> Iterator[Any]:
     """Yield the rows of a file; what cannot be read, or has another checksum than it was written with, is damaged."""
     import pyarrow as pa
 
+    rows = 0
     try:
-        yield from file.iter_batches(BATCH)
+        for batch in file.iter_batches(BATCH):
+            rows += len(batch)
+            yield batch
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is damaged: {str(error).rstrip('.')}. Encode the texts again.") from error
+    if rows != file.metadata.num_rows:
+        told = f"expected {file.metadata.num_rows:,} rows, got {rows:,}"
+        raise InputError(f"{path} is damaged: {told}. Encode the texts again.")
 
 
 def _notes(path: Path, file: Any) -> dict[str, str]:
@@ -199,6 +205,9 @@ def _notes(path: Path, file: Any) -> dict[str, str]:
     notes = {key.decode(errors="replace"): value.decode(errors="replace") for key, value in metadata.items()}
     if "model_fingerprint" not in notes or not {"text", "vector"} <= {*schema.names}:
         raise InputError(f"{path} has no texts with vectors of a known model. {EXPECTED}.")
+    kinds = [str(schema.field(name).type) for name in ("text", "vector")]
+    if "string" not in kinds[0] or not kinds[1].startswith(("list<", "fixed_size_list<")):
+        raise InputError(f"{path} holds {' and '.join(kinds)} in the columns text and vector. {EXPECTED}.")
     stored = notes.pop("checksum", None)  # files of earlier versions have none
     if stored is not None and stored != checksum(notes, schema.names):
         raise InputError(f"{path} is damaged: its header is not as it was written. Encode the texts again.")

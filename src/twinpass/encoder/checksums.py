@@ -39,7 +39,8 @@ def check_checksums(folder: Path) -> None:
     if damaged := [name for name in changed if name.endswith(_WEIGHTS)]:
         raise ModelError(
             f"{folder / damaged[0]} is not the file that was saved: its SHA-256 is not the one in {FILE}. It is "
-            f"damaged, or another program has written it. Copy or save the model again; if the change is wanted, delete {path}."
+            "damaged, or another program has written it. Copy or save the model again; if the change is wanted, "
+            f"delete {path}."
         )
     if changed:
         warnings.warn(

@@ -245,8 +245,8 @@ def test_a_line_that_is_too_long_is_refused_or_skipped(run, model, tmp_path):
 
 
 def test_no_verb_writes_over_what_it_reads(run, model, tmp_path):
-    lines = tmp_path / "in.txt"
-    lines.write_text("a dog\nthe cat\na mat\n")
+    lines, content = tmp_path / "in.jsonl", '{"text": "a dog"}\n{"text": "the cat"}\n{"text": "a mat"}\n'
+    lines.write_text(content)
     assert run("index", "build", model, lines, "-o", tmp_path / "i").code == 0
     for command in (
         ("dedupe", model, lines, "-o", lines),
@@ -255,4 +255,4 @@ def test_no_verb_writes_over_what_it_reads(run, model, tmp_path):
     ):
         ran = run(*command)
         assert ran.code == 2 and "would replace the input" in ran.err, ran.err
-    assert lines.read_text() == "a dog\nthe cat\na mat\n"
+    assert lines.read_text() == content

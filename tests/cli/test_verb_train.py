@@ -115,6 +115,10 @@ def test_a_model_that_could_not_be_scored_before_is_not_said_to_be_better() -> N
 
 
 def test_the_warning_of_a_worse_model_is_seen_with_quiet_and_the_start_can_be_kept(run, model, texts, dev, tmp_path):
+    pairs = list(itertools.pairwise(WORDS))
+    cosines = Encoder.load(model).similarity(*map(list, zip(*pairs, strict=True)), pairwise=True)
+    rows = [f"{a},{b},{score}\n" for (a, b), score in zip(pairs, cosines.values.tolist(), strict=True)]
+    dev.write_text("sentence1,sentence2,score\n" + "".join(rows))  # the model itself scores 100 here
     options = ("-m", model, "--dev", dev, "--steps", 2, "--batch-size", 4, "--lr", 0.5, "-q", "--device", "cpu")
     done = run("train", texts, "-o", tmp_path / "worse", *options)
     assert done.code == 0 and done.err.startswith("twinpass: warning: dev scored no step as high as the model")

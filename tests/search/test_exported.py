@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ModelError
 from twinpass.search.index import Index
+from twinpass.search.manifest import read_manifest, write_manifest
 
 TEXTS = ["the cat sat on the mat", "a dog", "how many people find water", "she said that"]
 
@@ -38,9 +39,8 @@ def test_what_was_exported_from_the_model_asks_and_does_not_add(model: str, expo
 
 def test_another_precision_is_mentioned(model: str, exported: str, tmp_path: Path):
     folder = index_of(model, tmp_path / "index")
-    manifest = json.loads((folder / "index.json").read_text())
-    manifest["model"]["precision"] = "bf16"
-    (folder / "index.json").write_text(json.dumps(manifest))
+    manifest = read_manifest(folder)
+    write_manifest(folder, replace(manifest, model={**manifest.model, "precision": "bf16"}))
     with pytest.warns(UserWarning, match="were encoded in bf16, queries are in fp32"):
         Index.open(folder, encoder=exported).search("a dog")
 

@@ -151,11 +151,11 @@ class Batcher:
     def _take(self) -> list[Job]:
         """Return the next batch: one job of each request in turn, so that a large request does not delay small ones.
 
-        If others could encode, too, it leaves them their share.
+        Batches that are encoded side by side share the line evenly: whoever comes next would wait for a larger one.
         """
         jobs: list[Job] = []
         left = self.token_budget
-        share = -(-sum(len(ticket.own) for ticket in self._line) // (self.parallel - self.running))
+        share = -(-sum(len(ticket.own) for ticket in self._line) // self.parallel)
         while self._line and (not jobs or (len(jobs) < share and len(self._line[0].own[0].ids) <= left)):
             ticket = self._line.popleft()
             job = ticket.own.popleft()

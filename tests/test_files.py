@@ -7,7 +7,6 @@ import hashlib
 import json
 import math
 import os
-import os
 import platform
 import re
 import subprocess

@@ -226,9 +226,11 @@ def main() -> None:
         encoders["twinpass openvino int8"] = timed(int8.encode)
         sets = []
         for name, make in (("sts", sts_sentences), ("mixed", mixed_lengths)):
+            count, warm = arguments.texts, 64
+            pool = make(data, warm + arguments.rounds * count)  # cut, so that no two rounds share a text
             for encode in encoders.values():
-                encode(make(data, 64, seed=99))
-            rounds = [make(data, arguments.texts, seed=seed) for seed in range(arguments.rounds)]
+                encode(pool[:warm])
+            rounds = [pool[start : start + count] for start in range(warm, len(pool), count)]
             rates = best_rates(encoders, rounds)
             reference = fp32.encode(rounds[0][:500])
             near = {way: cosines(encode(rounds[0][:500])[1], reference) for way, encode in encoders.items()}

@@ -13,20 +13,24 @@ from twinpass.errors import ConfigError
 # Two workers share the cores (pyproject.toml), so each computes with one thread; read when torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# As a verb does: a limit on the processor's instructions must be set before any test loads torch.
-processor.prepare(processor.BF16)
+# As a verb does: a limit on the processor's instructions must be set before any test loads torch or openvino.
+PROBES = (processor.BF16, processor.INT8)
+for probe in PROBES:
+    processor.prepare(probe)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "bf16: computes in bf16; skipped where the processor cannot")
+    for probe in PROBES:
+        config.addinivalue_line("markers", f"{probe.name}: computes in {probe.name}; skipped where it does not work")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("bf16"):
-        try:
-            processor.check(processor.BF16)  # what decides for users decides here
-        except ConfigError as reason:
-            pytest.skip(str(reason))
+    for probe in PROBES:
+        if item.get_closest_marker(probe.name):
+            try:
+                processor.check(probe)  # what decides for users decides here
+            except ConfigError as reason:
+                pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ from twinpass.files import (
     check_writable,
     explaining,
     human_bytes,
+    keep_recent,
     locked,
     refuse_own_input,
     sha256,
@@ -199,6 +200,20 @@ def test_the_cache_is_in_the_folder_that_the_environment_names(tmp_path: Path, m
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "here"))
     assert cache_folder("part") == tmp_path / "here" / "part"
     assert cache_folder("part").is_dir()
+
+
+def test_of_what_is_cached_the_most_recently_used_stays(tmp_path: Path) -> None:
+    for age in range(6):
+        (tmp_path / f"{age}.blob").touch()
+        os.utime(tmp_path / f"{age}.blob", (1000 - age, 1000 - age))
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "file").touch()
+    os.utime(tmp_path / "folder", (1, 1))
+    (tmp_path / "folder.lock").touch()
+    keep_recent(tmp_path / "5.blob", most=3)
+    assert {path.name for path in tmp_path.iterdir()} == {"5.blob", "0.blob", "1.blob", "folder.lock"}
+    keep_recent(tmp_path / "nothing", most=1)
+    assert len([*tmp_path.iterdir()]) == 4
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other platforms have other places")

@@ -133,6 +133,19 @@ def cache_folder(part: str) -> Path:
     return folder
 
 
+def keep_recent(used: Path, *, most: int = 16) -> None:
+    """Note that a cached file or folder is used now, and delete those beside it except the most recently used.
+
+    Lock files stay. A cache that cannot be written to stays as it is.
+    """
+    with contextlib.suppress(OSError):
+        os.utime(used)
+        entries = [path for path in used.parent.iterdir() if path.suffix not in (".lock", PART)]
+        entries.sort(key=lambda path: path.stat().st_mtime_ns, reverse=True)
+        for old in entries[most:]:
+            _delete(old)
+
+
 @contextlib.contextmanager
 def explaining(target: Path) -> Iterator[None]:
     """Turn the system's errors on writing into an OutputError that names the target."""

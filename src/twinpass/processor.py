@@ -31,6 +31,7 @@ from twinpass.provenance import installed
 LIMIT = "ONEDNN_MAX_CPU_ISA"  # oneDNN's manual: "CPU Dispatcher Control"
 OLD_LIMIT = "DNNL_MAX_CPU_ISA"  # its former name, which still works
 WORKS = "works"
+_MISSING = "not tried, {} is not installed"
 TIMEOUT = 300  # seconds; the child takes two, mostly to import the library
 # Without AMX, the first with and the second without bf16: every processor that announces AMX has both.
 LIMITS = ("AVX512_CORE_BF16", "AVX512_CORE_VNNI")
@@ -124,6 +125,8 @@ class Verdict:
         return next((limit for limit, outcome in self.tried.items() if outcome == WORKS), None)
 
     def __str__(self) -> str:
+        if {*self.tried.values()} == {_MISSING.format(self.probe.library)}:
+            return f"{self.probe.name} was not tried: {self.probe.library} is not installed"
         tries = "; ".join(f"{_spoken(limit)}: {outcome}" for limit, outcome in self.tried.items())
         verdict = "works" if self.limit is None else f"works with {LIMIT}={self.limit}"
         return f"{self.probe.name} {verdict if self.works else 'does not work'} ({tries})"
@@ -228,7 +231,7 @@ def _outcome(probe: Probe, limit: str | None) -> str:
     """Return how the probe ends under a limit, from the cache folder if it is stored there."""
     version = installed(probe.library)
     if version is None:
-        return f"not tried, {probe.library} is not installed"
+        return _MISSING.format(probe.library)
     machine = {
         "processor": processor_name(),
         "announced": announced(),

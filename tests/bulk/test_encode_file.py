@@ -225,3 +225,19 @@ def test_a_file_that_lacks_rows_is_not_written(model, tmp_path):
     with pytest.raises(RuntimeError, match="expected 3 rows, got 2"):
         encode_rows([("a dog", {}), ("the cat", {})], 3, tmp_path / "v.npy", encoder, Content(False, {}))
     assert [path.name for path in tmp_path.iterdir()] == []
+
+
+@pytest.mark.filterwarnings("ignore:.*once, and cached")
+def test_a_cluster_gets_no_model_that_every_machine_would_quantise(model, exported, lines, tmp_path, monkeypatch):
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(module, "find_ray", lambda: None)
+    on_ray = {"ray": True, "address": "auto", "shard_rows": 6}
+    started: list[dict[str, object]] = []
+    monkeypatch.setattr(module, "encode_shards", lambda job, loading, content, **_: started.append(loading) or [])
+    for made in (exported, Encoder.load(exported)):
+        encode_file(lines, tmp_path / "v.parquet", model=made, **on_ray)
+    assert [loading["device"] for loading in started] == ["cpu", "cpu"]  # no worker waits for a GPU
+    straight = Encoder.load(model, runtime="openvino")
+    straight.precision = "int8"
+    with pytest.raises(ConfigError, match=r"every machine would quantise .* twinpass quantize .* -o FOLDER"):
+        encode_file(lines, tmp_path / "v.parquet", model=straight, **on_ray)

@@ -46,6 +46,7 @@ def test_bf16_never_dies_by_a_signal(on_processor, model, sentences, tmp_path, v
     assert output.exists() and HELPED in helped.err and "set by twinpass" in helped.err
 
 
+@pytest.mark.int8  # the model is quantised in this process
 def test_int8_never_dies_by_a_signal(on_processor, model, sentences, tmp_path):
     pytest.importorskip("nncf")
     refused = on_processor("none", "quantize", model, sentences, "-o", tmp_path / "refused")

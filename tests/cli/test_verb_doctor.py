@@ -88,3 +88,19 @@ def test_no_extra_is_promised_that_the_project_does_not_have():
     tomllib = pytest.importorskip("tomllib", reason="reading pyproject.toml needs Python 3.11")
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     assert {*checkup.ENABLES} == {*project["project"]["optional-dependencies"]}
+
+
+def test_a_runtime_that_cannot_run_the_model_is_told_not_raised(run, model, monkeypatch, tmp_path):
+    def refuse(self, precision):
+        raise ModelError(f"{precision} is too far")
+
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(load, "find_minilm", lambda: Path(model))
+    monkeypatch.setattr(checkup, "installed", lambda name: "1.0")
+    monkeypatch.setattr("twinpass.encoder.runtime.choose.Source.export", refuse)
+    monkeypatch.setattr("twinpass.encoder.export.measure_rates", lambda encoders, texts: dict.fromkeys(encoders, 50.0))
+    for arguments in (["--measure"], []):
+        ran = run("doctor", *arguments)
+        assert ran.code == 0, ran.err
+        assert "torch fp32: 50 sentences/s" in ran.out and "openvino int8: does not run here" in ran.out
+        assert ("int8 is too far" in ran.err) == bool(arguments)

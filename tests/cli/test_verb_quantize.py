@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,11 @@ from tests.tiny import WORDS
 
 import twinpass
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import ModelError, OutputError
+from twinpass.errors import ConfigError, InputError, MissingExtra, ModelError, OutputError
+from twinpass.workflows import quantize as workflow
 
 pytest.importorskip("nncf")
+pytestmark = pytest.mark.int8
 
 LINES = [" ".join(words) for words in zip(WORDS, WORDS[3:], WORDS[11:], WORDS[20:], strict=False)]
 GRAPH = ("openvino/model.xml", "openvino/model.bin", "tokenizer.json")
@@ -78,18 +81,31 @@ def test_it_is_a_model_like_any_other(made, run, sentences: Path, dev: Path, tmp
 
 
 def test_sts_scores_of_both_are_measured_where_data_are(model: str, tmp_path: Path, monkeypatch):
-    from twinpass.workflows import quantize as workflow
-
     asked = []
 
-    def scores(encoder, data, progress, log):
-        asked.append((encoder.precision, data))
+    def scores(encoder, tasks, progress, log):
+        asked.append((encoder.precision, tasks))
         return {"STS-B": 70.0, "Avg.": 70.0}
 
+    monkeypatch.setattr(workflow, "make_jobs", lambda name, settings: [(name, settings.data)])
     monkeypatch.setattr(workflow, "_sts", scores)
     result = twinpass.quantize(model, LINES, output=tmp_path / "int8", texts=10, data="folder")
-    assert asked == [("fp32", "folder"), ("int8", "folder")]
+    assert asked == [("fp32", [("sts", "folder")]), ("int8", [("sts", "folder")])]
     assert "STS Avg." in repr(result) and result.int8.sts["Avg."] == 70.0
+
+
+def test_what_cannot_be_used_is_said_before_the_work(model: str, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr(workflow, "make_graph", lambda encoder: pytest.fail("the work began"))
+    with pytest.raises(InputError, match="STS12"):
+        twinpass.quantize(model, LINES, output=tmp_path / "int8", data=tmp_path)
+    encoder = Encoder.load(model, device="cpu")
+    encoder.precision = "bf16"
+    with pytest.raises(ConfigError, match=r"expected a model on the CPU in fp32, .* on cpu in bf16"):
+        twinpass.quantize(encoder, LINES, output=tmp_path / "int8")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("twinpass.processor.check", lambda probe: pytest.fail("the processor was examined"))
+    with pytest.raises(MissingExtra, match=r"quantising to int8 .*twinpass\[openvino\]"):
+        twinpass.quantize(encoder, LINES, output=tmp_path / "int8")
 
 
 def test_too_far_is_refused_and_nothing_is_written(run, model: str, tmp_path: Path, monkeypatch):
@@ -109,6 +125,21 @@ def test_an_output_of_others_is_not_replaced(made, model: str, tmp_path: Path):
         twinpass.quantize(model, LINES, output=folder)
     with pytest.raises(OutputError, match="was not written by quantize"):
         twinpass.quantize(model, LINES, output=model)
+
+
+def test_a_damaged_one_is_replaced_if_asked_for(made, model: str, tmp_path: Path):
+    folder = tmp_path / "int8"
+    shutil.copytree(made[0], folder)
+    graph = folder / "openvino" / "model.bin"
+    graph.write_bytes(graph.read_bytes()[:-9])
+    with pytest.raises(OutputError, match="--overwrite"):
+        twinpass.quantize(model, LINES, output=folder)
+    (folder / "notes.txt").write_text("not of the model")
+    with pytest.raises(OutputError, match="was not written by quantize"):
+        twinpass.quantize(model, LINES, output=folder, overwrite=True)
+    (folder / "notes.txt").unlink()
+    again = twinpass.quantize(model, LINES, output=folder, texts=40, overwrite=True)
+    assert Encoder.load(folder).fingerprint == again.fingerprint == made[1].fingerprint
 
 
 def test_an_exported_model_is_not_quantised_again(made, tmp_path: Path):

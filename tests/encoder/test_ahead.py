@@ -64,17 +64,23 @@ def test_no_thread_is_left_when_the_stream_is_closed_early(taken: int) -> None:
 
 def test_a_stream_is_the_same_read_ahead_or_not(tiny: Encoder) -> None:
     here = list(tiny.encode_stream(iter(TEXTS), window=16, max_tokens=9, normalize=True))
-    moved: list[int] = []
-    there = list(
-        tiny.encode_stream(iter(TEXTS), window=16, max_tokens=9, normalize=True, read_ahead=True, advance=moved.append)
-    )
+    there = list(tiny.encode_stream(iter(TEXTS), window=16, max_tokens=9, normalize=True, read_ahead=True))
     assert [block.items for block in there] == [block.items for block in here]
     assert [block.truncated for block in there] == [block.truncated for block in here]
     assert all(np.array_equal(one.vectors, two.vectors) for one, two in zip(here, there, strict=True))
-    assert sum(moved) == len(TEXTS) and len(moved) >= 2 * len(here)  # with every batch, not with every block
     with pytest.raises(InputError, match="expected a string as text 40"):
         list(tiny.encode_stream([*TEXTS[:40], None], window=16, read_ahead=True))  # type: ignore[list-item]
     assert not threads()
+
+
+def test_progress_is_told_with_every_batch_of_a_block(tiny: Encoder) -> None:
+    long = [f"{number} {'the dog ' * 28}" for number in range(200)]  # 59 tokens each, so 69 fill a batch
+    for ahead_or_not in (False, True):
+        moved: list[int] = []
+        (block,) = tiny.encode_stream(iter(long), read_ahead=ahead_or_not, advance=moved.append)
+        batches = [count for count in moved if count]
+        assert len(block.items) == sum(moved) == 200 and len(batches) >= 3
+        assert max(batches) < 100
 
 
 def test_vectors_that_are_not_finite_are_refused_by_name(tiny: Encoder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from tests.tiny import SENTENCES, export
 
 from twinpass.encoder.encoder import Encoder, TruncationWarning
-from twinpass.encoder.folder import read_exported
+from twinpass.encoder.folder import Settings, _fingerprint, read_exported
 from twinpass.errors import ConfigError, ModelError, UserError
 
 AWKWARD = [
@@ -185,6 +186,35 @@ def test_a_changed_setting_is_noticed(exported: str, tmp_path: Path):
     (folder / "twinpass.json").write_text(json.dumps(document | {"prompt": "query: "}))
     with pytest.raises(ModelError, match="damaged or was changed"):
         Encoder.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "facts", "message"),
+    [
+        ({"max_tokens": 2}, {}, "max_tokens is 2; expected a whole number, 3 or more"),
+        ({"prompt": "x" * 20_000}, {}, "prompt is"),
+        ({}, {"vocabulary": 20}, "has vectors for 20 tokens only"),
+    ],
+)
+def test_values_that_no_model_has_are_refused(settings, facts, message: str, exported: str, tmp_path: Path):
+    """Also where whoever wrote them has made the fingerprint fit."""
+    folder = edited(exported, tmp_path / "edited")
+    document = json.loads((folder / "twinpass.json").read_text())
+    made = read_exported(folder)
+    assert made is not None
+    own = {field.name: {**document, **settings}[field.name] for field in dataclasses.fields(Settings)}
+    fitting = _fingerprint(dataclasses.replace(made, **facts), Settings(**{**own, "layers": ()}))
+    document |= {**settings, "exported": {**document["exported"], **facts, "fingerprint": fitting}}
+    (folder / "twinpass.json").write_text(json.dumps(document))
+    with pytest.raises(ModelError, match=message):
+        Encoder.load(folder)
+
+
+def test_it_is_found_after_a_change_of_the_working_folder(exported: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(Path(exported).parent)
+    made = Encoder.load(Path(exported).name)
+    monkeypatch.chdir(tmp_path)
+    assert made.encode(["a dog"]).shape == (1, made.dimensions)  # compiled only now
 
 
 def test_other_folders_are_not_exported_models(model: str, checkpoints):

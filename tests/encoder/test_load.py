@@ -364,3 +364,34 @@ def test_the_hub_cache_is_used_only_where_it_is_whole(folder: Path, tmp_path: Pa
     with pytest.raises(ModelError, match=r"nobody/part/pytorch_model.bin is a pickle.*--trust-pickle"):
         Encoder.load("nobody/part", pooler="cls")
     assert not asked[-1].get("local_files_only")  # the partial cache was not taken for the model
+
+
+def test_an_exported_model_of_the_hub_is_loaded(exported: str, tmp_path: Path, monkeypatch) -> None:
+    """In the hub's cache, as there, every file is a link to a blob elsewhere."""
+    from fnmatch import fnmatch
+
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    names = [path.relative_to(exported).as_posix() for path in Path(exported).rglob("*") if path.is_file()]
+
+    def snapshot(name: str, allow_patterns: list[str], local_files_only: bool = False) -> str:
+        if local_files_only:
+            raise LocalEntryNotFoundError("not here")
+        for number, file in enumerate(names):
+            if any(fnmatch(file, pattern) for pattern in allow_patterns):
+                blob, link = tmp_path / "blobs" / str(number), tmp_path / "snapshot" / file
+                for place in (blob, link):
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                blob.write_bytes((Path(exported) / file).read_bytes())
+                link.symlink_to(blob)
+        return str(tmp_path / "snapshot")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda name: names)
+    found = Encoder.load("nobody/exported")
+    assert found.exported is not None and found.encode(["a dog"]).shape == (1, 32)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda name, **options: str(tmp_path / "blobs"))
+    monkeypatch.setattr(huggingface_hub, "list_repo_files", lambda name: ["openvino/openvino_model.bin"])
+    with pytest.raises(ModelError, match=r"no config\.json"):  # not a pickle
+        Encoder.load("nobody/else", pooler="cls")

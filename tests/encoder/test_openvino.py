@@ -91,6 +91,7 @@ def test_a_graph_with_other_vectors_is_refused(model: str, monkeypatch):
         make_graph(encoder)
 
 
+@pytest.mark.int8
 def test_int8_is_near_and_uses_int8(model: str):
     encoder = Encoder.load(model, device="cpu")
     drawn = draw_texts(LINES)
@@ -103,6 +104,7 @@ def test_int8_is_near_and_uses_int8(model: str):
         assert {"u8", "i8"} & {*kinds}
 
 
+@pytest.mark.int8
 def test_nncf_prints_nothing(model: str, capfd):
     encoder = Encoder.load(model, device="cpu")
     quantize_graph(encoder, make_graph(encoder), LINES[:4])
@@ -121,6 +123,7 @@ def test_texts_are_drawn_by_seed_not_by_order():
         draw_texts(["a", "a", " "])
 
 
+@pytest.mark.int8
 def test_straight_int8_is_quantised_once_and_then_needs_no_torch(model: str, docs, cache: Path):
     with pytest.warns(UserWarning, match=f"{model} is quantised to int8, once, and cached in"):
         made = Encoder.load(model, precision="int8")
@@ -141,6 +144,7 @@ def test_straight_int8_is_quantised_once_and_then_needs_no_torch(model: str, doc
     assert fingerprint != made.fingerprint  # another limit
 
 
+@pytest.mark.int8
 def test_straight_int8_that_is_too_far_is_refused(model: str, docs, cache: Path, monkeypatch):
     monkeypatch.setattr("twinpass.encoder.export.MINIMUM_COSINE", 1.0)
     with pytest.raises(ModelError, match=r"mean cosine to its fp32 vectors is 0.99.* use fp32"):
@@ -164,11 +168,38 @@ def test_straight_fp32_follows_the_files_of_the_model(checkpoints, tmp_path):
     assert other.pooler == "cls" and other.fingerprint != again.fingerprint
 
 
+@pytest.mark.parametrize("name", ["openvino", "checkpoints", "mine"])
+def test_the_files_of_a_model_count_whatever_its_folder_is_called(name: str, tmp_path: Path):
+    folder = tmp_path / name
+    for place in ("model.safetensors", "vocab.bpe", "1_Pooling/config.json", "onnx/config.json"):
+        (folder / place).parent.mkdir(parents=True, exist_ok=True)
+        (folder / place).write_text("first")
+    keys = [choose.Source("x", folder).key]
+    for place in ("model.safetensors", "vocab.bpe", "1_Pooling/config.json", "onnx/config.json"):
+        (folder / place).write_text("second")
+        keys.append(choose.Source("x", folder).key)
+    assert len({*keys}) == 4 and keys[-1] == keys[-2]  # what lies in onnx is another format of the same model
+
+
 def test_a_damaged_export_is_made_again(model: str, cache: Path):
     vectors = Encoder.load(model, runtime="openvino").encode(SENTENCES)
     (graph,) = cache.glob("exported/*/openvino/model.bin")
     graph.write_bytes(graph.read_bytes()[:-9])
     assert np.array_equal(Encoder.load(model, runtime="openvino").encode(SENTENCES), vectors)
+
+
+def test_the_exports_used_last_are_kept(model: str, cache: Path):
+    (cache / "exported").mkdir(parents=True)
+    for number in range(20):
+        (cache / "exported" / f"fp32-{number}").mkdir()
+        os.utime(cache / "exported" / f"fp32-{number}", (number, number))
+    first = Encoder.load(model, runtime="openvino").exported
+    assert first is not None
+    kept = {path.name for path in (cache / "exported").iterdir() if path.is_dir()}
+    assert kept == {first.folder.name, *(f"fp32-{number}" for number in range(5, 20))}
+    os.utime(first.folder, (0, 0))
+    Encoder.load(model, runtime="openvino")
+    assert first.folder.stat().st_mtime > 1000  # used again
 
 
 @pytest.mark.parametrize(("torch_rate", "chosen"), [(1.0, "openvino"), (1e9, "torch")])
@@ -187,6 +218,39 @@ def test_auto_takes_what_was_faster_and_measures_once(model: str, monkeypatch, t
     monkeypatch.setattr(processor, "processor_name", lambda: "another")
     Encoder.load(model, runtime="auto", device="cpu")
     assert len(calls) == 2
+    # A limit that we set ourselves does not count, one of the user does.
+    monkeypatch.setenv(processor.LIMIT, "OURS")
+    monkeypatch.setattr(processor, "_limit_of_ours", "OURS")
+    Encoder.load(model, runtime="auto", device="cpu")
+    assert len(calls) == 2
+    monkeypatch.setattr(processor, "_limit_of_ours", None)
+    assert choose.Source(model, Path(model)).rates() == {}
+
+
+def test_auto_takes_a_gpu_before_stored_rates(model: str, monkeypatch):
+    monkeypatch.setattr(choose.Source, "rates", lambda self: {choose.TORCH: 1.0, choose.FP32: 9.0})
+    assert Encoder.load(model, runtime="auto", device="cpu").runtime_name == "openvino"
+    monkeypatch.setattr(choose, "installed", lambda name: "2.9.0")  # a build that could use one
+    monkeypatch.setattr("twinpass.encoder.runtime.choose_device", lambda name: torch.device("meta"))
+    assert choose._has_gpu()
+    trusted = {"trust_pickle": False, "trust_remote_code": False}
+    assert choose.find_export(model, Path(model), None, "auto", None, device="auto", trusted=trusted) is None
+
+
+def test_auto_falls_back_to_torch_and_is_not_measured_again(model: str, monkeypatch, cache: Path):
+    tried = []
+
+    def refuse(encoder):
+        tried.append(encoder.name)
+        raise ModelError("cannot be exported to OpenVINO (no such operation)")
+
+    monkeypatch.setattr("twinpass.encoder.export.make_graph", refuse)
+    with pytest.warns(UserWarning, match="no such operation"):
+        assert Encoder.load(model, runtime="auto", device="cpu").runtime_name == "torch"
+    assert Encoder.load(model, runtime="auto", device="cpu").runtime_name == "torch"
+    assert len(tried) == 1 and choose.Source(model, Path(model)).rates()[choose.FP32] == 0
+    with pytest.raises(ModelError, match="no such operation"):
+        Encoder.load(model, runtime="openvino")
 
 
 def test_auto_is_torch_where_nothing_competes(model: str, monkeypatch):
@@ -218,6 +282,7 @@ def test_what_cannot_be_combined_is_said(model: str, options: dict[str, str], me
         Encoder.load(model, **{"device": "cpu", **options})
 
 
+@pytest.mark.int8
 def test_int8_is_refused_where_the_processor_cannot(model: str, docs, monkeypatch):
     def refuse(probe):
         raise ConfigError(f"{probe.name} cannot be used on this processor")
@@ -229,6 +294,7 @@ def test_int8_is_refused_where_the_processor_cannot(model: str, docs, monkeypatc
             Encoder.load(name, **options)
 
 
+@pytest.mark.int8
 def test_what_was_compiled_is_read_again_unless_it_is_damaged(model: str, docs, cache: Path):
     vectors = Encoder.load(model, precision="int8").encode(SENTENCES)
     (blob,) = (cache / "compiled").iterdir()
@@ -240,6 +306,17 @@ def test_what_was_compiled_is_read_again_unless_it_is_damaged(model: str, docs, 
         assert hashlib.sha256(now[32:]).digest() == now[:32]
 
 
+@pytest.mark.int8
+def test_an_openvino_that_imports_no_tensor_compiles_again(model: str, docs, monkeypatch):
+    vectors = Encoder.load(model, precision="int8").encode(SENTENCES)
+
+    def refuse(self, *arguments, **options):
+        raise TypeError("import_model(): incompatible function arguments")
+
+    monkeypatch.setattr(load_openvino().Core, "import_model", refuse)
+    assert np.array_equal(Encoder.load(model, precision="int8").encode(SENTENCES), vectors)
+
+
 SPY = """
 import socket, sys
 def spy(*arguments, **options):
@@ -248,6 +325,7 @@ socket.socket.connect = spy; socket.create_connection = spy; socket.getaddrinfo 
 """
 
 
+@pytest.mark.int8
 @pytest.mark.parametrize("first", ["", "import openvino_telemetry\n"], ids=["ours", "the caller's"])
 def test_nothing_is_sent(model: str, tmp_path: Path, first: str):
     """The libraries report their import and their use, unless they are kept from it."""

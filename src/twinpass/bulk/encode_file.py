@@ -15,7 +15,7 @@ from twinpass.bulk.shards import Job, check_shard_folder
 from twinpass.bulk.writers import WRITERS, Columns, Content, Row, encode_rows, find_columns
 from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError, InputError, OutputError
-from twinpass.files import check_writable, refuse_own_input
+from twinpass.files import check_writable, refuse_own_input, sha256
 from twinpass.progress import Advance, Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.text.sources import MAX_LINE_BYTES, input_files
@@ -122,6 +122,8 @@ def encode_file(
         "trust_remote_code": trust_remote_code,
     }
     encoder, loading = _open(model, loading, log)
+    if address is not None:
+        _refuse_own_exports(encoder)
     options = {**loading, **reading, "normalize": normalize, "shard_rows": shard_rows}
     facts = provenance(model=encoder, data=[(corpus.source, fingerprint)], options=options)
     content = Content(normalize, _metadata(facts), carried)
@@ -202,13 +204,28 @@ def _open(model: str | os.PathLike[str] | Encoder, loading: dict[str, Any], log:
         return model, {**loading, **settled, "runtime": model.runtime_name, "device": str(model.device)}
     log(f"loading {model} ...")
     encoder = Encoder.load(model, **loading)
-    return encoder, {**loading, "precision": encoder.precision, "runtime": encoder.runtime_name}
+    settled = {"precision": encoder.precision, "runtime": encoder.runtime_name}
+    # An exported model needs no GPU: none is asked of a cluster.
+    return encoder, {**loading, **settled, **({"device": "cpu"} if encoder.exported is not None else {})}
+
+
+def _refuse_own_exports(encoder: Encoder) -> None:
+    """Refuse a model that every machine of a cluster would quantise itself: on other texts, so to another model."""
+    if encoder.exported is None or encoder.precision != "int8":
+        return
+    from twinpass.encoder.runtime.choose import exported_here
+
+    if exported_here(encoder.exported):
+        raise ConfigError(
+            f"with --address (in Python: address=) every machine would quantise {encoder.name} itself, and get other "
+            f"vectors. Quantise it once with: twinpass quantize {encoder.name} -o FOLDER, then encode with FOLDER."
+        )
 
 
 def _metadata(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return what a reader of the file needs to know, as the formats take it: text to text."""
     name = facts["model"]["name"]
-    settings = {key: facts.get("options", {}).get(key) for key in ("pooler", "max_tokens")}
+    settings = {key: facts.get("options", {}).get(key) for key in ("pooler", "max_tokens", "precision", "runtime")}
     return {
         "twinpass": facts["twinpass"],
         "model": str(Path(name).absolute()) if Path(name).is_dir() else name,  # as it is found from any folder
@@ -249,7 +266,8 @@ def _encode_here(job: Job, rows: Iterator[Row], encoder: Encoder, content: Conte
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         for shard, own in job.cut(rows, job.left()):
-            job.note({"shard": shard.number, **encode_rows(own, shard.rows, shard.vectors, encoder, content, advance)})
+            counted = encode_rows(own, shard.rows, shard.vectors, encoder, content, advance)
+            job.note({"shard": shard.number, **counted, "sha256": sha256(shard.vectors)})
     truncated = sum(made["truncated"] for made in job.finished())
     if truncated:
         message = f"{truncated:,} texts are longer than {encoder.max_tokens} tokens and were truncated."

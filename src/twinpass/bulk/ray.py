@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from twinpass.bulk.shards import Job, read_rows
 from twinpass.bulk.writers import Content, encode_rows
 from twinpass.errors import ConfigError, MissingExtra, ModelError, UserError
+from twinpass.files import sha256
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -47,7 +48,8 @@ class ShardEncoder:
             if self._refusal is not None:
                 raise self._refusal
             rows = read_rows(texts)
-            return {"shard": number, **encode_rows(rows, len(rows), vectors, self._encoder, self._content)}
+            counted = encode_rows(rows, len(rows), vectors, self._encoder, self._content)
+            return {"shard": number, **counted, "sha256": sha256(vectors)}
         except UserError as error:
             return {"refusal": str(error)}
 

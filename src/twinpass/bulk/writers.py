@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from twinpass.files import DiskFull, sha256, writing
+from twinpass.files import DiskFull, writing
 from twinpass.progress import Advance
 from twinpass.provenance import checksum
 
@@ -118,7 +118,7 @@ def encode_rows(
     content: Content,
     advance: Advance = lambda count: None,
 ) -> dict[str, Any]:
-    """Encode this many rows into one file; return how many rows, distinct and truncated texts, and the file's SHA-256.
+    """Encode this many rows into one file; return how many rows, distinct and truncated texts there were.
 
     Repeats are recognised within a block of the stream, as the encoder does.
     """
@@ -129,7 +129,7 @@ def encode_rows(
                 raise RuntimeError(f"expected {count} rows, got {counted['rows']}")
     except DiskFull as full:  # by now what was written is deleted again, so this is how much is free, and is needed
         raise DiskFull(target, full.reason, needed=4 * count * encoder.dimensions) from full
-    return {**counted, "sha256": sha256(target)}
+    return counted
 
 
 def _write_all(

@@ -14,7 +14,7 @@ from twinpass.errors import ModelError
 from twinpass.files import sha256
 
 FILE = "SHA256SUMS"
-_WEIGHTS = (".safetensors", ".bin", ".xml")
+_WEIGHTS = (".safetensors", ".bin")
 
 
 def write_checksums(folder: Path) -> None:

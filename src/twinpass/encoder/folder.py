@@ -145,8 +145,8 @@ def read_exported(folder: Path) -> Exported | None:
             came = f"{given[name]!r:.60}" if name in given else "nothing"
             raise ModelError(f"{path}: exported.{name}: expected {expected}, got {came}. Export the model again.")
     known = {name: given[name] for name in _EXPORTED_FIELDS}
-    exported = Exported(**known | {"folder": folder, "inputs": tuple(given["inputs"])})
-    for part in (inside(folder, exported.file), folder / TOKENIZER):
+    exported = Exported(**known | {"folder": folder.absolute(), "inputs": tuple(given["inputs"])})
+    for part in (exported.path, folder / TOKENIZER):  # in the hub's cache they are links to elsewhere
         if not part.is_file():
             raise ModelError(f"{part} is missing: the exported model is incomplete. Export the model again.")
     settings = read_settings(folder)
@@ -213,7 +213,6 @@ def save_exported(
     precision: str,
     measured: Mapping[str, Any],
     card: str,
-    runtime: str = EXPORTED_RUNTIMES[0],
 ) -> Exported:
     """Write an exported model, whole or not at all: `write_graph` puts the encoder's graph under the path it is given.
 
@@ -229,7 +228,7 @@ def save_exported(
         (aside / "README.md").write_text(card, encoding="utf-8")
         exported = Exported(
             folder=aside,
-            runtime=runtime,
+            runtime=EXPORTED_RUNTIMES[0],
             precision=precision,
             file=GRAPH,
             inputs=tuple(tokens.arrays([[tokens.pad_id]])),
@@ -245,7 +244,7 @@ def save_exported(
         described = asdict(exported)
         del described["folder"]
         write_json(aside / FILE, {"format": FORMAT, **asdict(settings), "exported": described})
-    return replace(exported, folder=target)
+    return replace(exported, folder=target.absolute())
 
 
 def read_foreign_settings(folder: Path) -> Settings | None:

@@ -13,12 +13,12 @@ import inspect
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from twinpass.encoder.checks import check_folder, check_layer, check_settings, check_tokens, mismatch
 from twinpass.encoder.checksums import check_checksums
-from twinpass.encoder.folder import TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
+from twinpass.encoder.folder import GRAPH, TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
 from twinpass.encoder.tokens import PlainTokenizer, Tokens
 from twinpass.errors import ConfigError, ModelError, UserError
 from twinpass.files import sha256
@@ -93,23 +93,27 @@ def _from_hub(name: str, pickles: list[str], code: list[str]) -> Path:
     from huggingface_hub import list_repo_files, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    def has_weights(folder: Path) -> bool:
-        return any(True for pattern in ["*.safetensors", *pickles] for _ in folder.rglob(pattern))
+    graph = [GRAPH, str(PurePosixPath(GRAPH).with_suffix(".bin"))]  # of an exported model
 
-    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", *pickles, *code]
+    def has_weights(folder: Path) -> bool:
+        found = any(True for pattern in ["*.safetensors", *pickles] for _ in folder.rglob(pattern))
+        return found or all((folder / part).is_file() for part in graph)
+
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", *graph, *pickles, *code]
     try:
         with contextlib.suppress(LocalEntryNotFoundError):
             cached = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
             if has_weights(cached):
                 return cached
         folder = Path(snapshot_download(name, allow_patterns=patterns))
-        pickled = [file for file in list_repo_files(name) if file.endswith(".bin")]
+        bins = [PurePosixPath(file) for file in list_repo_files(name) if file.endswith(".bin")]
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
         raise ModelError(
             f"no model named {name!r}: it is neither a folder here nor complete in the local hub cache, and it could "
             f"not be downloaded ({reason}). Check the name, or use the built-in model 'minilm'."
         ) from error
+    pickled = [file for file in bins if file.parent.name != PurePosixPath(GRAPH).parent.name]  # OpenVINO's are none
     if pickled and not has_weights(folder):
         raise pickle_refused(f"{name}/{pickled[0]}")
     return folder
@@ -278,11 +282,12 @@ def _tokens_of(tokenizer: Any, transformer: Any, settings: Settings) -> Tokens:
 
 
 def exported_tokens(exported: Exported, settings: Settings) -> Tokens:
-    """Load the tokenizer of an exported model, with the library tokenizers alone."""
+    """Check the settings of an exported model, and load its tokenizer, with the library tokenizers alone."""
     from tokenizers import Tokenizer
 
+    check_settings(exported.folder, settings)
     backend = Tokenizer.from_file(os.fspath(exported.folder / TOKENIZER))
-    return Tokens(
+    tokens = Tokens(
         PlainTokenizer(backend, exported.pad["truncation_side"]),
         pad_id=exported.pad["id"],
         takes_types="token_type_ids" in exported.inputs,
@@ -290,6 +295,8 @@ def exported_tokens(exported: Exported, settings: Settings) -> Tokens:
         lowercase=settings.lowercase,
         prompt=settings.prompt,
     )
+    check_tokens(exported.folder, tokens, exported.vocabulary)
+    return tokens
 
 
 def _hard_limit(tokenizer: Any, transformer: Any) -> int | None:

@@ -124,14 +124,24 @@ def describe_model(encoder: Encoder) -> dict[str, Any]:
     }
 
 
+def as_it_was(known: Mapping[str, Any], loading: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of Encoder.load that make the model of a record what it was, where `loading` does not say.
+
+    Vectors of OpenVINO come from an export, which is another model than its source in torch.
+    """
+    names = ["pooler", "max_tokens"]
+    if known.get("runtime") == "openvino" and not (loading.get("precision") or loading.get("runtime")):
+        names += ["precision", "runtime"]
+    return {**loading, **{name: loading.get(name) or known.get(name) for name in names}}
+
+
 def load_again(
     known: Mapping[str, Any], given: Name | None, loading: Mapping[str, Any], log: Log, *, place: object
 ) -> Encoder:
     """Load the model of a record as it was, from where `given` says if it has moved."""
     if known["fingerprint"] == OWN_VECTORS["fingerprint"]:
         raise ModelError(f"{place} was built from your own vectors, so its model is unknown. Pass vectors.")
-    same = {name: loading.get(name) or known.get(name) for name in ("pooler", "max_tokens")}
-    return load_encoder(given or known["name"], log, {**loading, **same})
+    return load_encoder(given or known["name"], log, as_it_was(known, loading))
 
 
 class StoredVectors:
@@ -154,9 +164,8 @@ class StoredVectors:
         self.total = sum(file.metadata.num_rows for file in self._files)
         self.data = (notes["data"], notes["data_fingerprint"])  # what was encoded
         self.model: dict[str, Any] = {"name": notes["model"], "fingerprint": notes["model_fingerprint"]}
-        self.model |= {
-            name: kind(notes[name]) for name, kind in (("pooler", str), ("max_tokens", int)) if name in notes
-        }
+        kinds = {"pooler": str, "max_tokens": int, "precision": str, "runtime": str}
+        self.model |= {name: kind(notes[name]) for name, kind in kinds.items() if name in notes}
 
     def blocks(self, advance: Advance) -> Iterator[Block]:
         """Yield the rows; all columns but text and vector are metadata."""

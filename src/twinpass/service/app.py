@@ -21,6 +21,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, InputError
 from twinpass.progress import Log, ignore
 from twinpass.search.index import Index
+from twinpass.search.texts import as_it_was
 from twinpass.service.batching import Batcher, Metrics, Vectors
 from twinpass.service.errors import Refusal, add_error_handlers
 from twinpass.service.limits import Gate, Limits, host_of, is_loopback
@@ -83,9 +84,8 @@ def create_app(
         encoder = model
     else:
         model = model or known.get("name", "minilm")
-        pooler, max_tokens = pooler or known.get("pooler"), max_tokens or known.get("max_tokens")
         log(f"loading {model} ...")
-        encoder = Encoder.load(model, pooler=pooler, max_tokens=max_tokens, **loading)
+        encoder = Encoder.load(model, **as_it_was(known, {"pooler": pooler, "max_tokens": max_tokens, **loading}))
     if opened is not None:
         opened.check_model(name=encoder.name, fingerprint=encoder.fingerprint, exported=encoder.exported)
     names = [name] if isinstance(name, str) else name

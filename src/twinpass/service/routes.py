@@ -248,6 +248,7 @@ def _describe_model(service: Service) -> dict[str, Any]:
         "owned_by": "twinpass",
         "dimensions": service.dimensions,
         "max_tokens": service.encoder.max_tokens,
+        "precision": service.encoder.precision,
         "fingerprint": service.fingerprint,
     }
 

@@ -128,6 +128,7 @@ class Model(BaseModel):
     owned_by: str
     dimensions: int
     max_tokens: int | None
+    precision: str
     fingerprint: str
 
 

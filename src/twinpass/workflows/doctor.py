@@ -43,7 +43,8 @@ class Machine(Displayed):
     caches: list[dict[str, Any]]
     extras: dict[str, dict[str, Any]]
     model: dict[str, Any]
-    runtimes: dict[str, float | None]  # sentences/s of the built-in model, None: not measured on this machine
+    # Sentences/s of the built-in model; None: not measured on this machine; 0: it does not run here.
+    runtimes: dict[str, float | None]
 
     def grids(self) -> list[Grid]:
         """Return one table, a few lines for each part."""
@@ -158,15 +159,15 @@ def _runtimes(folder: str | None, *, measure: bool) -> dict[str, float | None]:
     source = Source(BUILTIN, Path(folder))
     rates = source.rates()
     if measure:
-        usable = ["fp32", *(["int8"] * cpu.examine(cpu.INT8).works)] if installed("openvino") else []
-        rates |= source.measure(*usable)
+        rates |= source.measure(*(("fp32", "int8") if installed("openvino") else ()))
     return {way: rates.get(way) for way in known}
 
 
 def _rate(way: str, rate: float | None) -> str:
-    return f"{way}: " + (
-        "not measured here (twinpass doctor --measure)" if rate is None else f"{rate:,.0f} sentences/s"
-    )
+    if rate == 0:
+        return f"{way}: does not run here"
+    shown = "not measured here (twinpass doctor --measure)" if rate is None else f"{rate:,.0f} sentences/s"
+    return f"{way}: {shown}"
 
 
 def _torch() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,15 +26,17 @@ from twinpass.encoder.export import (
     quantize_graph,
     too_far,
 )
-from twinpass.encoder.folder import read_exported, save_exported
-from twinpass.errors import ConfigError, OutputError
-from twinpass.evaluation.evaluate import evaluate
+from twinpass.encoder.folder import FILE, GRAPH, TOKENIZER, read_exported, save_exported
+from twinpass.errors import ConfigError, MissingExtra, ModelError, OutputError
+from twinpass.evaluation.evaluate import Job, Settings, evaluate, make_jobs
 from twinpass.files import check_writable
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import installed, provenance
 from twinpass.text.corpus import Corpus, open_corpus
 
 BUILT_IN_TEXT = "docs:"
+RESAMPLES = 100
+PARTS = {FILE, TOKENIZER, Path(GRAPH).parts[0], "README.md"}  # what an exported model consists of
 
 
 @dataclass(frozen=True)
@@ -110,13 +113,22 @@ def quantize(
     if texts < 1:
         raise ConfigError(f"expected at least one text to calibrate with, got {texts}.")
     _check_output(output, overwrite=overwrite)
+    if any(importlib.util.find_spec(library) is None for library in ("openvino", "nncf")):
+        raise MissingExtra("quantising to int8", "openvino")
     processor.check(processor.INT8)
+    tasks = [] if data is None else make_jobs("sts", Settings(data=os.fspath(data), resamples=RESAMPLES))
     text = BUILT_IN_TEXT if text is None else text
     corpus = open_corpus(text) if isinstance(text, (str, os.PathLike)) else text
     drawn = draw_texts(corpus.texts() if isinstance(corpus, Corpus) else corpus, count=texts, seed=seed)
     if not isinstance(model, Encoder):
         log(f"loading {model} ...")
-        model = Encoder.load(model, device="cpu", **loading)
+        model = Encoder.load(model, **{"device": "cpu", **loading})
+    computes = (str(model.device), model.precision)
+    if model.exported is None and computes != ("cpu", "fp32"):
+        raise ConfigError(
+            f"expected a model on the CPU in fp32, to compare int8 with, got {model.name} on {' in '.join(computes)}. "
+            "Load it with device='cpu' and precision='fp32'."
+        )
     graph = make_graph(model)
     log(f"calibrating on {len(drawn.calibration):,} texts ...")
     graph = quantize_graph(model, graph, drawn.calibration, progress=progress)
@@ -128,7 +140,7 @@ def quantize(
         sides = []
         for precision, encoder, size in (("fp32", model, _size(model)), ("int8", made, _graph_size(made))):
             log(f"{precision}: {rates[precision]:,.0f} sentences/s")
-            scores = _sts(encoder, data, progress, log)
+            scores = _sts(encoder, tasks, progress, log)
             sides.append(Side(precision, size / 1e6, rates[precision], scores))
         source, content = _described(corpus)
         options = {"texts": texts, "minimum_cosine": minimum_cosine, "seed": seed, "data": data and str(data)}
@@ -159,10 +171,18 @@ def _check_output(output: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{output} is a file. Choose another --output.")
     elif not any(output.iterdir()):
         return
-    elif read_exported(output) is None:
+    elif not _is_exported(output):
         raise OutputError(f"{output} already exists and was not written by quantize. Choose another --output.")
     elif not overwrite:
         raise OutputError(f"{output} already exists. Add --overwrite to replace it, or choose another --output.")
+
+
+def _is_exported(folder: Path) -> bool:
+    """Return whether a folder is an exported model; a damaged one is, if there is nothing else in it."""
+    try:
+        return read_exported(folder) is not None
+    except ModelError:
+        return {path.name for path in folder.iterdir()} <= PARTS
 
 
 def _described(corpus: Corpus | Iterable[str]) -> tuple[str, str | None]:
@@ -178,11 +198,11 @@ def _graph_size(made: Encoder) -> int:
     return sum(path.stat().st_size for path in made.exported.path.parent.iterdir())
 
 
-def _sts(encoder: Encoder, data: Any, progress: Progress, log: Log) -> dict[str, float]:
-    """Return the STS scores of a model by task, and their average; nothing without data."""
-    if data is None:
+def _sts(encoder: Encoder, tasks: list[Job], progress: Progress, log: Log) -> dict[str, float]:
+    """Return the STS scores of a model by task, and their average; nothing without tasks."""
+    if not tasks:
         return {}
-    found = evaluate(encoder, "sts", data=data, resamples=100, progress=progress, log=log)
+    found = evaluate(encoder, tasks, resamples=RESAMPLES, progress=progress, log=log)
     scores = {task.task: task.scores[0].value for task in found.tasks}
     return {**scores, "Avg.": sum(scores.values()) / len(scores)}
 

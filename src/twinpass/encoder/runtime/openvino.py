@@ -18,7 +18,7 @@ from twinpass import processor
 from twinpass.encoder.folder import Exported
 from twinpass.encoder.runtime import Forward
 from twinpass.errors import MissingExtra, UserError
-from twinpass.files import cache_folder, cache_home, writing
+from twinpass.files import cache_folder, cache_home, keep_recent, writing
 from twinpass.provenance import installed
 
 
@@ -47,12 +47,12 @@ def _stop_telemetry() -> None:
 class OpenVinoRuntime:
     """Runs a graph that maps token ids to vectors; it is compiled when it is first used."""
 
-    def __init__(self, exported: Exported, *, threads: int | None = None) -> None:
+    def __init__(self, exported: Exported) -> None:
         if importlib.util.find_spec("openvino") is None:
             raise MissingExtra("the openvino runtime", "openvino")
         if exported.precision == "int8":
             processor.check(processor.INT8)
-        self.exported, self.threads = exported, threads
+        self.exported = exported
         self._compiled: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class OpenVinoRuntime:
     def session(self) -> Iterator[Forward]:
         """Yield the forward pass, with a request of its own, so that threads may share the model."""
         if self._compiled is None:
-            self._compiled = compiled(self.exported, threads=self.threads)
+            self._compiled = compiled(self.exported)
         request = self._compiled.create_infer_request()
 
         def forward(inputs: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
@@ -72,34 +72,38 @@ class OpenVinoRuntime:
         yield forward
 
 
-def compiled(exported: Exported, *, threads: int | None = None) -> Any:
+def compiled(exported: Exported) -> Any:
     """Return the compiled graph; one in int8 from the cache folder, if it was compiled on this machine before.
 
     Compiling int8 takes three times as long as reading what was compiled; with fp32 nothing would be gained.
     """
     openvino = load_openvino()
-    core, options = openvino.Core(), _options(threads)
+    core, options = openvino.Core(), _options()
     if exported.precision != "int8":
         return core.compile_model(os.fspath(exported.path), "CPU", options)
     limit = processor.active_limit()[0]
     machine = (processor.processor_name(), processor.announced(), limit, installed("openvino"), options)
     key = hashlib.sha256(repr((exported.fingerprint, machine)).encode()).hexdigest()
     place = cache_home() / "compiled" / f"{key[:32]}.blob"
-    with contextlib.suppress(OSError, RuntimeError):  # none there, or of another build
+    # None there, or of another build; earlier versions of OpenVINO raise TypeError, as they take a stream only.
+    with contextlib.suppress(OSError, RuntimeError, TypeError):
         kept = np.fromfile(place, dtype=np.uint8)
         digest, content = kept[:32].tobytes(), kept[32:]
         if hashlib.sha256(content.data).digest() == digest:
-            return core.import_model(openvino.Tensor(content), "CPU", options)
+            graph = core.import_model(openvino.Tensor(content), "CPU", options)
+            keep_recent(place)
+            return graph
     graph = core.compile_model(os.fspath(exported.path), "CPU", options)
     with contextlib.suppress(OSError, UserError, RuntimeError):  # without a cache, every process compiles
         made = graph.export_model().getvalue()
         cache_folder("compiled")
         with writing(place) as aside:
             aside.write_bytes(hashlib.sha256(made).digest() + made)
+        keep_recent(place)
     return graph
 
 
-def _options(threads: int | None) -> dict[str, Any]:
+def _options() -> dict[str, Any]:
     """Return how to compile: one batch at a time on all threads, and fp32 where the graph has no int8.
 
     Without the precision, OpenVINO computes in bf16 where the processor announces that.
@@ -107,10 +111,8 @@ def _options(threads: int | None) -> dict[str, Any]:
     options: dict[str, Any] = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
     torch: Any = sys.modules.get("torch")
     given = os.environ.get("OMP_NUM_THREADS", "")
-    if threads is None and torch is not None and hasattr(torch, "get_num_threads"):
-        threads = torch.get_num_threads()
-    elif threads is None and given.isdecimal() and int(given) > 0:
-        threads = int(given)
-    if threads is not None:
-        options["INFERENCE_NUM_THREADS"] = threads
+    if torch is not None and hasattr(torch, "get_num_threads"):
+        options["INFERENCE_NUM_THREADS"] = torch.get_num_threads()
+    elif given.isdecimal() and int(given) > 0:
+        options["INFERENCE_NUM_THREADS"] = int(given)
     return options

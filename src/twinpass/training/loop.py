@@ -141,8 +141,8 @@ def _no_memory(parts: Parts) -> str:
         return f"{what} Start again with {smaller}, or resume where there is more memory."
     tokens = CHUNK if run.chunk_tokens is None else max(1, run.chunk_tokens // 2)
     return (
-        f"{what} Start again with chunk_tokens {tokens}: the batch is encoded in smaller chunks, and its loss stays the "
-        f"same. If that is not enough, use {smaller}, or resume where there is more memory."
+        f"{what} Start again with chunk_tokens {tokens}: the batch is encoded in smaller chunks, and its loss stays "
+        f"the same. If that is not enough, use {smaller}, or resume where there is more memory."
     )
 
 

@@ -53,8 +53,8 @@ class Corrupter:
     def __init__(self, tokenizer: Any, *, rate: float, vocabulary: int) -> None:
         if tokenizer.mask_token_id is None:
             raise ConfigError(
-                "a masked language model needs a tokenizer with a mask token, and this model's has none. Choose another "
-                "model; SimCSE does without where mlm_weight is left out."
+                "a masked language model needs a tokenizer with a mask token, and this model's has none. Choose "
+                "another model; SimCSE does without one where mlm_weight is left out."
             )
         self.rate, self.vocabulary = rate, vocabulary
         self.mask_id: int = tokenizer.mask_token_id

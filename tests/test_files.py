@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 import os
+import pickle
 import platform
 import re
 import subprocess
@@ -141,6 +142,12 @@ def test_a_lock_that_need_not_stay_goes(tmp_path: Path) -> None:
             pass
         assert path.exists()
     assert not path.exists()
+
+
+@pytest.mark.parametrize("error", [DiskFull(Path("out"), "No space left", needed=5), MissingExtra("it", "all")])
+def test_an_error_reaches_another_process_as_it_is(error: TwinpassError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and str(again) == str(error) and vars(again) == vars(error)
 
 
 def test_a_full_disk_is_explained_in_units_that_fit(tmp_path: Path, monkeypatch) -> None:

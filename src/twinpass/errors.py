@@ -17,9 +17,16 @@ A message says what was expected, what came, where, and what to do: "expected 3 
 
 from __future__ import annotations
 
+import copyreg
+from typing import Any
+
 
 class TwinpassError(Exception):
     """An error with an explanation."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the text as it is, whatever a constructor expects: a refusal goes to every process of a run."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)
 
 
 class UserError(TwinpassError):

@@ -33,7 +33,7 @@ def writing(target: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(target)
     with _beside(target, folder=False) as aside, explaining(target):
         yield aside
-        _flush(aside)
+        flush(aside)
         aside.replace(target)
 
 
@@ -45,7 +45,7 @@ def writing_folder(target: str | os.PathLike[str]) -> Iterator[Path]:
         yield aside
         for path in aside.rglob("*"):
             if path.is_file():
-                _flush(path)
+                flush(path)
         replace_folder(aside, target)
 
 
@@ -281,8 +281,8 @@ def _lock(handle: int) -> bool | None:
     return True
 
 
-def _flush(path: Path) -> None:
-    """Force a file's bytes to the disk before it is renamed."""
+def flush(path: Path) -> None:
+    """Force a file's bytes to the disk; without it, a rename may be there before them after a power cut."""
     with path.open("rb+") as stream:  # some systems flush only files open for writing
         os.fsync(stream.fileno())
 

@@ -14,7 +14,7 @@ from twinpass.analysis.analyze import analyze
 from twinpass.analysis.models import parse_variants
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import fit_whitening, whiten
-from twinpass.errors import ConfigError, ModelError
+from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.vectors import unit
 
 PAIRS = [(f"{WORDS[i]} {WORDS[i + 1]}", f"{WORDS[i + i % 5]} {WORDS[i + 1]} dog", 5 - i % 6) for i in range(40)]
@@ -76,6 +76,11 @@ def test_a_mapping_names_its_models(pairs: Path) -> None:
     assert found.sample.rows == 10 and found.neighbours is not None
     with pytest.raises(ConfigError, match="two models are named 'letters'"):
         parse_variants([letters, letters])
+
+
+def test_an_empty_sample_is_refused(pairs: Path) -> None:
+    with pytest.raises(InputError, match="2 or more sentences, got 0"):
+        analyze(letters, data=pairs, sample=0)
 
 
 def test_one_model_without_a_query_does_not_encode_the_corpus(pairs: Path, tmp_path: Path) -> None:

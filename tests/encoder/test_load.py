@@ -191,6 +191,21 @@ def test_saving_into_a_folder_keeps_what_else_is_there(folder: Path, tmp_path: P
     assert Encoder.load(target).fingerprint == encoder.fingerprint
 
 
+def test_a_model_is_on_the_disk_before_it_replaces_another(folder: Path, tmp_path: Path, monkeypatch) -> None:
+    target, flushed = tmp_path / "run", []
+    Encoder.load(folder, pooler="avg").save(target)
+    before = (target / "twinpass.json").read_bytes()
+
+    def flush(path: Path) -> None:
+        assert (target / "twinpass.json").read_bytes() == before
+        flushed.append(path.name)
+
+    monkeypatch.setattr("twinpass.encoder.parts.flush", flush)
+    Encoder.load(folder, pooler="cls").save(target)
+    assert {"model.safetensors", "tokenizer.json", "twinpass.json"} <= {*flushed}
+    assert (target / "twinpass.json").read_bytes() != before
+
+
 def test_a_failing_save_leaves_nothing(folder: Path, tmp_path: Path, monkeypatch) -> None:
     encoder = Encoder.load(folder, pooler="cls")
 

@@ -25,6 +25,7 @@ from twinpass.recipes.recipe import (
 from twinpass.recipes.report import Outcome
 from twinpass.recipes.reproduce import text_facts
 from twinpass.recipes.scales import PAPER, ROBERTA, SMOKE
+from twinpass.recipes.tables.shared import IS_BERT
 from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
@@ -127,6 +128,29 @@ def test_nli_text_that_changed_is_read_again(data, tmp_path):
     write(data / "nli_pairs.tsv", "premise\thypothesis\tlabel", "a man\ta person\tneutral")
     assert rows_of(corpora.prepare("nli-neutral")) == [["a man", "a person"]]
     assert corpora.prepare("nli-sentences").read_text("utf-8").splitlines() == ["a man", "a person"]
+
+
+def test_a_small_sample_of_nli_takes_no_more_of_snlis_other_splits(tmp_path):
+    pairs = [f"premise {n}\thypothesis {n}\tneutral" for n in range(1000)]
+    write(tmp_path / "nli_pairs.tsv", "premise\thypothesis\tlabel", *pairs)
+    for name in ("s1.dev", "s2.dev", "s1.test", "s2.test"):
+        write(tmp_path / "senteval/downstream/SNLI" / name, *(f"other {name} {n}" for n in range(10)))
+
+    def others(name, rows):
+        texts = Corpora(tmp_path, tmp_path / f"{rows}", rows=rows).prepare(name).read_text("utf-8").splitlines()
+        return sum(text.startswith("other") for text in texts), len(texts)
+
+    assert others("nli-sentences", None) == (40, 2040)
+    assert others("nli-sentences", 10) == (0, 10), "a hundredth of the pairs, so a hundredth of the 40"
+    assert others("nli-training-sentences", None) == (0, 2000), "IS-BERT learns from the training pairs alone"
+    assert IS_BERT.corpus == "nli-training-sentences"
+
+
+def test_a_corpus_of_another_maker_is_made_again(data, tmp_path, monkeypatch):
+    corpora = Corpora(data, tmp_path / "prepared", rows=50)
+    before = corpora.prepare("wiki")
+    monkeypatch.setattr("twinpass.recipes.corpora.MAKERS", 3)
+    assert corpora.prepare("wiki") != before
 
 
 def test_a_corpus_without_its_facts_is_made_again(data, tmp_path):

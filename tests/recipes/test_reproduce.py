@@ -175,6 +175,37 @@ def test_a_key_says_all_that_shapes_the_weights(lab):
     assert unsupervised().key(elsewhere, 1) == unsupervised().key(lab, 1)
 
 
+def test_scores_of_another_protocol_are_measured_again(lab, monkeypatch):
+    measured = []
+    monkeypatch.setitem(MEASURES, "stsb-dev", lambda *_: measured.append(1) or Found({"stsb": 1.0}))
+    recipe = Recipe(name="table-0", title="", rows=(one_model("a", "a", Raw(pooler="avg")),))
+    for _ in range(2):
+        run_recipe(recipe, lab, seeds=[1])
+    assert len(measured) == 1
+    run_recipe(recipe, dataclasses.replace(lab, scale=dataclasses.replace(SMOKE, captions=100)), seeds=[1])
+    assert len(measured) == 2
+    monkeypatch.setattr("twinpass.recipes.reproduce.PROTOCOL", 3)
+    run_recipe(recipe, lab, seeds=[1])
+    assert len(measured) == 3
+
+
+def test_a_search_over_several_seeds_finds_one_setting(lab, monkeypatch):
+    """The one that is second with both seeds, not the mean of two that are each first with one."""
+    best = {(1, 64, 1e-5): 80.0, (1, 128, 3e-5): 79.0, (2, 512, 5e-5): 80.0, (2, 128, 3e-5): 79.0}
+    best[1, 256, 1e-5] = math.nan
+
+    def score(lab, model, seed):
+        return Found({"stsb": best.get((seed, model.run.batch_size, model.run.learning_rate), 1.0)})
+
+    monkeypatch.setattr("twinpass.recipes.measures.stsb_dev", score)
+    recipe = dataclasses.replace(load_recipes()["table-a1"], rows=load_recipes()["table-a1"].rows[:1])
+    for _ in range(2):  # measured, then found again
+        outcome = run_recipe(recipe, lab, seeds=[1, 2])
+        cells = outcome.rows[0].cells
+        assert (cells["batch_size"].ours, cells["learning_rate"].ours) == ((128.0,), (3e-5,))
+        assert "40.50" in to_markdown(outcome.grids()), "the mean of 80 and 1"
+
+
 def test_a_key_of_a_baseline_says_all_that_shapes_its_weights(lab, monkeypatch):
     declutr, ct = Baseline(baseline="declutr", corpus="wiki"), Baseline(baseline="ct", corpus="wiki")
     started = Baseline(baseline="ct", corpus="wiki", start=Baseline(baseline="sbert", corpus="nli-labelled"))

@@ -17,9 +17,9 @@ from tests.training.tiny_runs import make_sentences, spread, train_and_wait, tra
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.errors import ConfigError, InputError, OutputError
+from twinpass.errors import ConfigError, InputError, OutputError, TrainingError
 from twinpass.files import sha256
-from twinpass.log import Started, Stepped, read_log
+from twinpass.log import Saved, Started, Stepped, read_log
 from twinpass.training import checkpoint
 from twinpass.training.loop import train
 
@@ -197,6 +197,57 @@ def test_two_trainings_into_one_folder_are_refused(make_run, children) -> None:
     assert (Path(run.output) / ".lock").is_file()
     result = train(run, rows=ROWS, resume=True)
     assert result.steps == 6 and not (result.output / ".lock").exists()
+
+
+def test_a_refused_training_leaves_the_folder_that_another_took_meanwhile(make_run, monkeypatch) -> None:
+    """Both find no folder; the other has locked it, and trains, before this one asks for the lock."""
+    run = make_run()
+
+    def other_is_first(path: Path, **_: Any) -> None:
+        (path.parent / "log.jsonl").write_text("{}\n")
+        raise OutputError(f"{path.parent} is locked by another process.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("twinpass.training.setup.locked", other_is_first)
+        with pytest.raises(OutputError, match="is locked"):
+            train(run, rows=ROWS)
+    assert (Path(run.output) / "log.jsonl").is_file()
+    fresh = run.replace(output=str(Path(run.output).with_name("fresh")))
+    with pytest.raises(ConfigError, match="needs training text"):
+        train(fresh)
+    assert not Path(fresh.output).exists(), "a folder of its own is removed"
+
+
+@pytest.mark.parametrize(
+    ("damaged", "advice"),
+    [
+        ([], r"Go on with .*--resume .*step-00000004 is whole"),
+        ([4], r"Go on with .*--resume .*step-00000002 is whole"),
+        ([2, 4], r"Start again with --overwrite .*no checkpoint is whole"),
+    ],
+)
+def test_only_a_checkpoint_that_is_whole_is_called_so(make_run, damaged: list[int], advice: str) -> None:
+    run = make_run(**FIELDS)
+
+    def fail(event: Any) -> None:
+        if isinstance(event, Stepped) and event.step == 5:
+            for step in damaged:
+                flip(checkpoint.folder_of(Path(run.output), "step", step) / "model.safetensors")
+            raise OutputError("cannot write it.")
+
+    with pytest.raises(OutputError, match=rf"cannot write it\. {advice}"):
+        train(run, rows=ROWS, on_event=fail)
+
+
+def test_a_diverged_run_names_no_damaged_checkpoint(make_run) -> None:
+    run = make_run(learning_rate=1e30, save_every=1)
+
+    def damage(event: Any) -> None:
+        if isinstance(event, Saved):
+            flip(Path(event.folder) / "trainer.safetensors")
+
+    with pytest.raises(TrainingError, match=r"at step 2, (.|\n)*There is no good checkpoint"):
+        train(run, rows=ROWS, on_event=damage)
 
 
 def test_two_threads_of_one_process_are_refused_too(make_run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +105,8 @@ def test_with_dropout_the_gradient_is_that_of_the_masked_network(family: str) ->
 
 
 def test_values_are_dropped_at_the_rate_and_scaled() -> None:
-    dropout, values = nn.Dropout(0.25).train(), torch.rand(300, 400, requires_grad=True)
+    torch.manual_seed(0)
+    dropout, values = nn.Dropout(0.25).train(), (0.5 + torch.rand(300, 400)).requires_grad_()
     with lean_layers([dropout], CPU):
         result = dropout(values)
         result.sum().backward()
@@ -179,15 +181,29 @@ def test_a_table_that_is_also_a_layer_gets_both_gradients() -> None:
 
 def test_checkpointed_layers_recompute_with_the_same_masks() -> None:
     model, batch = make_model("bert").train(), make_batch()
+    for layer in model.encoder.layer:  # a checkpointed layer is torch's own, whose attention draws other masks
+        layer.attention.self.dropout.p = 0.0
     with lean_layers([model], CPU):
+        loss, expected = gradients(model, batch)
         model.gradient_checkpointing_enable()
-        _, checkpointed = gradients(model, batch)
-        model.gradient_checkpointing_disable()
-    # Attention's dropout is torch's there, so the masks differ from those above, but not from run to run.
+        again, checkpointed = gradients(model, batch)
+    assert loss != pytest.approx(float(gradients(model.eval(), batch)[0])), "nothing was dropped"
+    torch.testing.assert_close(again, loss, rtol=1e-10, atol=1e-10)
+    for name, one in expected.items():
+        torch.testing.assert_close(checkpointed[name], one, rtol=1e-8, atol=1e-10)
+
+
+def test_frozen_parameters_get_no_gradient_and_the_others_get_theirs() -> None:
+    model, batch = make_model("bert").eval(), make_batch()
+    frozen = [model.embeddings.word_embeddings, model.encoder.layer[0]]
+    for parameter in (parameter for module in frozen for parameter in module.parameters()):
+        parameter.requires_grad_(False)
+    _, expected = gradients(model, batch)
     with lean_layers([model], CPU):
-        model.gradient_checkpointing_enable()
-        _, again = gradients(model, batch)
-    assert all(torch.equal(checkpointed[name], again[name]) for name in again)
+        _, found = gradients(model, batch)
+    assert found.keys() == expected.keys() and "embeddings.position_embeddings.weight" in found
+    for name, one in expected.items():
+        torch.testing.assert_close(found[name], one, rtol=1e-8, atol=1e-10)
 
 
 @pytest.mark.parametrize("family", BY_HAND)
@@ -224,3 +240,43 @@ def test_unusual_layers_are_left_to_torch(change: dict[str, str]) -> None:
     with lean_layers([model], CPU):
         replaced: list[Callable[..., Tensor]] = [m for m in model.modules() if "forward" in vars(m)]
         assert replaced and not [m for m in replaced if hasattr(m, "gradient_checkpointing")]
+
+
+class _Scaled(nn.Linear):
+    """A linear layer with something added, as LoRA adds it."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return 2 * super().forward(rows)
+
+
+def _replace_query(layer: nn.Module) -> None:
+    query = _Scaled(32, 32).double()
+    query.load_state_dict(layer.attention.self.query.state_dict())
+    layer.attention.self.query = query
+
+
+ALTERATIONS: dict[str, Callable[[Any], object]] = {
+    "another class": _replace_query,
+    "a parametrised weight": lambda layer: nn.utils.parametrizations.weight_norm(layer.intermediate.dense),
+    "a forward hook": lambda layer: layer.output.dense.register_forward_hook(lambda *given: given[-1] + 1),
+    "a hook before": lambda layer: layer.attention.output.LayerNorm.register_forward_pre_hook(
+        lambda _, given: (given[0] * 2,)
+    ),
+    "no bias": lambda layer: layer.output.dense.register_parameter("bias", None),
+}
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_altered_layers_are_left_to_torch(alteration: str) -> None:
+    model, batch = make_model("bert").eval(), make_batch()
+    plain, _ = gradients(model, batch)
+    ALTERATIONS[alteration](model.encoder.layer[1])
+    loss, expected = gradients(model, batch)
+    with lean_layers([model], CPU):
+        by_hand = ["forward" in vars(layer) for layer in model.encoder.layer]
+        lean_loss, found = gradients(model, batch)
+    assert by_hand == [True, False, True]
+    assert alteration == "a parametrised weight" or loss != pytest.approx(float(plain))
+    torch.testing.assert_close(lean_loss, loss, rtol=1e-10, atol=1e-10)
+    for name, one in expected.items():
+        torch.testing.assert_close(found[name], one, rtol=1e-8, atol=1e-10)

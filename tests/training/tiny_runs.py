@@ -20,6 +20,7 @@ from twinpass.config import Run
 from twinpass.log import Event, Result, Stepped
 from twinpass.training import checkpoint
 from twinpass.training.data import InMemory
+from twinpass.training.lean import lean_layers
 from twinpass.training.loop import compute_gradient, train
 from twinpass.training.method import Method, Start
 from twinpass.training.methods import METHODS
@@ -96,7 +97,9 @@ def gradient_in_process(
 def gradient_of(run: Run, rows: list[Any], batch: list[int]) -> tuple[float, dict[str, np.ndarray]]:
     """Return a batch's loss and gradient by parameter name."""
     with prepare(run, rows=rows, encoder=None, resume=False, overwrite=True) as parts:
-        outcome, _ = compute_gradient(parts, 0, np.array(batch))
+        models = (each.model for each in parts.method.models.values())
+        with lean_layers(models, parts.method.device):  # as the loop does
+            outcome, _ = compute_gradient(parts, 0, np.array(batch))
     gradients = {
         name: torch.zeros_like(parameter).numpy() if parameter.grad is None else parameter.grad.numpy()
         for parameter, name in parts.names.items()

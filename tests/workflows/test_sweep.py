@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -11,10 +13,12 @@ from filelock import FileLock
 from tests.tiny import WORDS, make_checkpoint
 
 from twinpass import Run, sweep
-from twinpass.errors import ConfigError
-from twinpass.training.sweep import combinations, parse_grid, plan, run_all
+from twinpass.errors import ConfigError, TrainingError
+from twinpass.training.sweep import Tried, combinations, parse_grid, plan, run_all
+from twinpass.workflows.sweep import _rank
 
 GRID = {"learning_rate": [1e-4, 3e-3], "batch_size": [4, 8]}
+SCORES = ([90.0, math.nan], [50.0, 51.0], [math.nan, math.nan])
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,38 @@ def test_an_interrupted_run_stops_the_sweep(base) -> None:
     trials = plan(base, {"batch_size": [4, 8]}, seeds=1)
     with pytest.raises(KeyboardInterrupt):
         list(run_all(trials, lambda run: _result(run, reason="interrupted")))
+
+
+def test_a_run_that_fails_does_not_end_the_sweep(base) -> None:
+    said: list[str] = []
+    grid = {"learning_rate": [1e30, 1e-4]}
+    found = sweep(base.replace(steps=4), grid, seeds=2, log=said.append)
+    assert found.best == {"learning_rate": 1e-4} and "failed, failed" in repr(found)
+    assert sum("failed: the " in line for line in said) == 2
+    document = json.loads((Path(base.output) / "sweep.json").read_text())
+    assert [setting["scores"] for setting in document["settings"]][1] == [None, None]
+    assert "failed" in (Path(base.output) / "sweep.html").read_text()
+    with pytest.raises(TrainingError, match="no run of the sweep has a dev score: all 1 failed"):
+        sweep(base.replace(steps=4), {"learning_rate": [1e30]})
+
+
+def test_a_run_without_a_dev_score_failed(base) -> None:
+    (trial,) = plan(base, {"batch_size": [4]}, seeds=1)
+    nothing = dataclasses.replace(_result(trial.run), best={}, before={"score": math.nan})
+    (tried,) = run_all([trial], lambda run: nothing)
+    assert math.isnan(tried.score)
+
+
+def test_a_setting_of_which_a_run_failed_is_behind_the_others(base) -> None:
+    (trial,) = plan(base, {"batch_size": [4]}, seeds=1)
+    lucky, steady, none = ([Tried(trial, 1.0, score, 1) for score in each] for each in SCORES)
+    assert sorted([steady, none, lucky], key=_rank) == [none, lucky, steady]
+
+
+def test_several_processes_are_refused(base, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"a sweep trains in one process.*without torchrun"):
+        sweep(base, GRID)
 
 
 def _result(run: Run, reason: str = "finished"):

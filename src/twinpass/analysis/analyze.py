@@ -91,7 +91,8 @@ def analyze(
         averages = _read_averages(results)
         whole = splits_of_stsb(data)
         opened = open_corpus(whole or data, columns=columns, **reading)
-        taken = take_sample(opened, most=sample or (MOST_TEXTS if whole is None else sys.maxsize), seed=seed)
+        usual = MOST_TEXTS if whole is None else sys.maxsize
+        taken = take_sample(opened, most=usual if sample is None else sample, seed=seed)
         texts: Iterable[str] = taken.texts if corpus is None else open_corpus(corpus, **reading).texts()
         searched = list(dict.fromkeys([*texts, *query]))
         # With one model and no query there is nothing to compare and nothing to show.

@@ -182,8 +182,7 @@ def watching(console: Console) -> Iterator[OnEvent]:
     try:
         yield view.show
     finally:
-        if view.bar is not None:
-            view.bar.stop()
+        view.close()
 
 
 class TrainingView:
@@ -211,7 +210,14 @@ class TrainingView:
         elif isinstance(event, Stopped) and event.reason == "early stop":
             self._say(f"stopped early at step {event.step}: the dev score no longer rises")
 
+    def close(self) -> None:
+        """Close the live line of a run, if there is one."""
+        if self.bar is not None:
+            self.bar.stop()
+        self.bar, self._dev = None, ""
+
     def _start(self, event: Started) -> None:
+        self.close()  # of a sweep, the run before
         overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
         self._say(f"{event.objective}, because {event.why}")
         self._say(f"{event.rows:,} rows{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")

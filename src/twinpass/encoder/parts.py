@@ -22,7 +22,7 @@ from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize, SentenceModel
 from twinpass.encoder.pooling import POOLERS, Pooler, find_pooler
 from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ModelError
-from twinpass.files import explaining, write_json, writing_folder
+from twinpass.files import explaining, flush, write_json, writing_folder
 
 FLOW = "flow"
 REFUSAL = "OnlyTwinpassLoadsThisModel"  # not a module of sentence-transformers: its loader fails and shows this name
@@ -82,11 +82,13 @@ def save_model(target: Path, model: SentenceModel, tokens: Tokens, settings: Set
 
 def _move_into(aside: Path, target: Path) -> None:
     """Replace files by the finished ones, the settings last, and leave no weights of another model."""
+    files = sorted((path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == FILE)
+    for path in files:  # all of them on the disk first: a finished run deletes its checkpoints after this
+        flush(path)
     for pattern in ("modules.json", "model*.safetensors", "model.safetensors.index.json"):
         for old in target.glob(pattern):
             if not (aside / old.name).exists():
                 old.unlink()
-    files = sorted((path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == FILE)
     for path in files:
         place = target / path.relative_to(aside)
         place.parent.mkdir(parents=True, exist_ok=True)

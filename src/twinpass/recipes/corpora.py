@@ -31,6 +31,7 @@ Files = dict[str, list[Path]]  # by kind
 SENTENCE, PAIR, TRIPLET = ("text",), ("sent0", "sent1"), ("sent0", "sent1", "hard_neg")
 LABELLED = ("premise", "hypothesis", "label")
 SEED = 42  # which rows a smaller corpus keeps is part of the protocol, not of a run
+MAKERS = 2  # raise it when a maker below makes other rows of the same files: it is part of a corpus's file name
 RELEASED_TRIPLETS, RELEASED_PARAPHRASES = "nli_for_simcse.csv", "para-nmt-5m-processed.txt"
 _NLI = ("snli_1.0/snli_1.0_train.jsonl multinli_1.0/multinli_1.0_train.jsonl", "nli_pairs.tsv.gz", "nli_pairs.tsv")
 # The names under which each kind of file is looked for, released files first.
@@ -126,7 +127,7 @@ class Corpora:
         """Return a hash of files' names, sizes and times; hashing gigabytes of content would take too long."""
         states = [path.stat() for path in files]
         sizes = [[state.st_size, state.st_mtime_ns] for state in states]
-        return key_of([self._names(files), sizes])[:8]
+        return key_of([MAKERS, self._names(files), sizes])[:8]
 
     def _make(self, name: str, files: Files, path: Path) -> None:
         with explaining(self.prepared):
@@ -273,14 +274,17 @@ def _nli_pairs(material: Material, *, label: str) -> list[Texts]:
 
 def _nli_sentences(material: Material) -> list[Texts]:
     """Return distinct sentences of the NLI text, of all labels equally, with SNLI's other splits where they are."""
-    pairs = material.nli().pairs("all", sample=material.rows, seed=SEED)
-    texts = dict.fromkeys(text for pair in pairs for text in pair)
+    every = material.nli().pairs("all")
+    pairs = material.sample(every)
     more = material.files.get("snli-more", [])
     if more and more[0].suffix == ".jsonl":
-        texts |= dict.fromkeys(text for pair in material.nli("snli-more").pairs("all") for text in pair)
+        others = [text for pair in material.nli("snli-more").pairs("all") for text in pair]
     else:  # SentEval's copy: one sentence a line
-        lines = (line for path in more for line in path.read_text("utf-8").split("\n"))
-        texts |= dict.fromkeys(line.strip() for line in lines if line.strip())
+        lines = (line.strip() for path in more for line in path.read_text("utf-8").split("\n"))
+        others = [line for line in lines if line]
+    # The same share of both: a small sample must not consist of what is only added to the whole.
+    others = sample_rows(others, round(len(others) * len(pairs) / max(1, len(every))), SEED)
+    texts = dict.fromkeys([*(text for pair in pairs for text in pair), *others])
     return material.sample((text,) for text in texts)
 
 
@@ -364,6 +368,7 @@ for _label in ("entailment", "neutral", "contradiction"):
 _add("nli-all", partial(_nli_pairs, label="all"), PAIR, "nli", rows=942_000)
 _add("nli-labelled", _labelled, LABELLED, "nli", rows=942_000)
 _add("nli-sentences", _nli_sentences, SENTENCE, "nli", rows=942_000, optional=("snli-more",))
+_add("nli-training-sentences", _nli_sentences, SENTENCE, "nli", rows=942_000)  # IS-BERT's
 _add("qqp", _questions, PAIR, "qqp", rows=134_000)
 _add("flickr", _caption_pairs, PAIR, "flickr", rows=318_000)
 _add("paranmt", _paraphrases, PAIR, "paranmt", rows=5_000_000)

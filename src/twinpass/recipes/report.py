@@ -195,13 +195,10 @@ class Outcome(Displayed):
                 continue
             rates = list(dict.fromkeys(cell["learning_rate"] for cell in tried[0]))
             batches = list(dict.fromkeys(cell["batch_size"] for cell in tried[0]))
-            scores = {
-                (b, r): Cell(
-                    ours=tuple(c["stsb"] for s in tried for c in s if (c["batch_size"], c["learning_rate"]) == (b, r))
-                )
-                for b in batches
-                for r in rates
-            }
+            found: dict[tuple[float, float], list[float]] = {}
+            for each in (each for of_seed in tried for each in of_seed if each["stsb"] is not None):
+                found.setdefault((each["batch_size"], each["learning_rate"]), []).append(each["stsb"])
+            scores = {(b, r): Cell(ours=tuple(found.get((b, r), ()))) for b in batches for r in rates}
             lines = [[f"batch {b}", *(ours(scores[b, r]) for r in rates)] for b in batches]
             columns = ["", *(f"rate {rate:g}" for rate in rates)]
             grids.append(Grid(title=f"{row.row.label}: STS-B dev of every setting", columns=columns, rows=lines))

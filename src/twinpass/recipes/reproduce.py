@@ -21,7 +21,7 @@ from twinpass.log import Stepped
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.measures import MEASURES, Found
+from twinpass.recipes.measures import MEASURES, PROTOCOL, Found, best_setting
 from twinpass.recipes.recipe import ALL, ModelSpec, Recipe, Row, Training
 from twinpass.recipes.released import Released
 from twinpass.recipes.released import released as with_released
@@ -205,8 +205,11 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: 
             continue
         outcome.more[column] = [each.more for each in measured]
         outcome.checkpoints += [part.stated(lab) for part in model.parts() if isinstance(part, Released)]
-        for each in measured:
-            for place, value in _by_column(recipe, row, column, each.values).items():
+        values = [each.values for each in measured]
+        if (row.measure or recipe.measure) == "grid":  # one setting for all seeds: the mean of several is none
+            values = [best_setting([each.more for each in measured])]
+        for each in values:
+            for place, value in _by_column(recipe, row, column, each).items():
                 found.setdefault(place, []).append(value)
     for column in recipe.columns:
         paper = recipe.published(row, column)
@@ -226,9 +229,9 @@ def _by_column(recipe: Recipe, row: Row, column: str, values: dict[str, float]) 
 def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int, *, wait: bool) -> Found:
     """Measure a model, or find that it was measured before."""
     name = row.measure or recipe.measure
-    key = key_of(
-        {"subject": model.key(lab, seed), "measure": name, "data": str(lab.data), "judged": lab.scale.evaluated_rows}
-    )
+    scale, subject = lab.scale, model.key(lab, seed)
+    judged: dict[str, Any] = {"data": str(lab.data), "rows": scale.evaluated_rows, "captions": scale.captions}
+    key = key_of({"subject": subject, "measure": name, "protocol": PROTOCOL} | judged)
     with lab.store.locked(key, wait=wait):
         known = lab.store.read_score(key)
         if known is not None:

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,10 +54,8 @@ class Store:
         return (self.model(key) / "finished.json").is_file()
 
     def finish(self, key: str, facts: Any) -> None:
-        """Mark a model as finished, and delete what only an unfinished one needs."""
-        # In this order: a model that is stopped between the two is finished, or can still be resumed.
+        """Mark a model as finished."""
         write_json(self.model(key) / "finished.json", facts)
-        shutil.rmtree(self.model(key) / "checkpoints", ignore_errors=True)
 
     def read_score(self, key: str) -> Any | None:
         """Return what was measured under a key, or None."""

@@ -135,7 +135,7 @@ def find_best(output: Path, step: int) -> Path:
     """Return the folder of the model that was best at a step, or raise OutputError if it is damaged."""
     folder = folder_of(output, "best", step)
     if (reason := damage(folder)) is not None:
-        raise OutputError(f"the best model of this run cannot be kept: {reason}. {_REMEDY}")
+        raise OutputError(f"the best model of this run cannot be kept: {reason}.")
     return folder
 
 
@@ -265,13 +265,15 @@ def advising(output: Path, parameters: int, *, keep: int = 0) -> Iterator[None]:
     try:
         yield
     except OutputError as error:
-        left = newest(output)
+        good, damages = newest_good(output)
+        advice = "go on with the same command and --resume (resume=True): "
+        advice += f"{good} is whole" if good else "there is no checkpoint yet, so the run starts at the beginning"
+        if damages and not good:
+            advice = "start again with --overwrite (overwrite=True): no checkpoint is whole"
         if not isinstance(error, DiskFull):
-            advice = f"The checkpoint {left} is whole; resume from it." if left else "There was no earlier checkpoint."
-            raise OutputError(f"{error} {advice}") from error
-        state = f"{left} is whole" if left else "there is no checkpoint yet, so the run starts at the beginning"
-        advice = f"Free space, then go on with the same command and --resume (resume=True): {state}."
+            raise OutputError(f"{error} {advice[0].upper()}{advice[1:]}.") from error
         needed = _room_needed(parameters, keep) - _room_taken(output)
+        advice = f"Free space, then {advice}."
         raise DiskFull(error.target, error.reason, needed=max(0, needed), advice=advice) from error
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from twinpass.config import Run
+from twinpass.config import USERS, Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError, TrainingError
 from twinpass.files import writing
@@ -123,24 +123,26 @@ def _check_finite(parts: Parts, what: str, value: float, step: int, examples: Nu
     if outcome.vectors is not None:
         broken = (~outcome.vectors.isfinite().all(dim=2)).any(dim=0).cpu().numpy()
         blamed = examples[broken] if broken.any() else examples
-    good = checkpoint.newest(parts.output)
+    good, _ = checkpoint.newest_good(parts.output)
     raise TrainingError(
         f"{what} is {value} at step {step + 1}, on {len(blamed)} of {len(examples)} rows:\n  "
         + "\n  ".join(parts.method.describe(blamed))
-        + f"\n{f'The last good checkpoint is {good}' if good else 'There was no checkpoint yet'}. Look at these texts, "
+        + f"\n{f'The last good checkpoint is {good}' if good else 'There is no good checkpoint'}. Look at these texts, "
         f"or train with a learning rate below {parts.run.learning_rate}."
     )
 
 
 def _no_memory(parts: Parts) -> str:
     """Return what ran out, and what needs less of it."""
-    run = parts.run
-    smaller = CHUNK if run.chunk_tokens is None else max(1, run.chunk_tokens // 2)
+    run, smaller = parts.run, "a smaller batch_size or max_tokens"
+    step, memory = parts.progress.step + 1, memory_of(parts.method.device)
+    what = f"{memory} ran out at step {step}, with a batch of {run.batch_size} rows."
+    if run.method not in USERS["chunk_tokens"]:
+        return f"{what} Start again with {smaller}, or resume where there is more memory."
+    tokens = CHUNK if run.chunk_tokens is None else max(1, run.chunk_tokens // 2)
     return (
-        f"{memory_of(parts.method.device)} ran out at step {parts.progress.step + 1}, with a batch of "
-        f"{run.batch_size} rows. Start again with chunk_tokens {smaller}: the batch is encoded in smaller chunks, and "
-        "its loss stays the same. If that is not enough, use a smaller batch_size or max_tokens, or resume where there "
-        "is more memory."
+        f"{what} Start again with chunk_tokens {tokens}: the batch is encoded in smaller chunks, and its loss stays "
+        f"the same. If that is not enough, use {smaller}, or resume where there is more memory."
     )
 
 

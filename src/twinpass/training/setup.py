@@ -152,21 +152,22 @@ def _opened(
     if not run.output:
         raise ConfigError("a run needs an output folder. Name one (in Python: Run(output=...)).")
     output = Path(run.output)
-    is_new = processes.is_main and not output.exists()
-    try:
-        _by_main(processes, lambda: _open_output(output, claim, resume=resume, overwrite=overwrite))
+    with contextlib.ExitStack() as undo:
+        _by_main(processes, lambda: _open_output(output, claim, undo, resume=resume, overwrite=overwrite))
         yield output
-    except BaseException:
-        if is_new:
-            shutil.rmtree(output, ignore_errors=True)
-        raise
+        undo.pop_all()
 
 
-def _open_output(output: Path, claim: contextlib.ExitStack, *, resume: bool, overwrite: bool) -> None:
+def _open_output(
+    output: Path, claim: contextlib.ExitStack, undo: contextlib.ExitStack, *, resume: bool, overwrite: bool
+) -> None:
     with explaining(output):
-        output.mkdir(parents=True, exist_ok=True)
+        is_new = _make_folder(output)
     # One training at a time: the processes of this one share the lock that its main process holds.
     claim.enter_context(locked(output / LOCK, wait=False, what=f"the output folder {output}", keep=False))
+    # Only now: another training may have taken the folder between the two lines above.
+    if is_new and {path.name for path in output.iterdir()} <= {LOCK}:
+        undo.callback(shutil.rmtree, output, ignore_errors=True)
     check_writable(output / LOG)
     newest, model = checkpoint.newest(output), next(output.glob("model*.safetensors"), None)
     if (newest or model) and not (resume or overwrite):
@@ -181,6 +182,17 @@ def _open_output(output: Path, claim: contextlib.ExitStack, *, resume: bool, ove
         )
     checkpoint.clean(output)
     (output / checkpoint.FOLDER).mkdir(exist_ok=True)
+
+
+def _make_folder(folder: Path) -> bool:
+    """Make a folder if there is none; return whether this call made it."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        if not folder.is_dir():
+            raise
+        return False
+    return True
 
 
 def _to_resume(output: Path, run: Run, now: tuple[str, int], source: str, *, overwrite: bool) -> Path | None:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import itertools
 import json
+import math
 import statistics
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from twinpass.config import Run
-from twinpass.errors import ConfigError, OutputError
+from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.files import explaining, locked
 from twinpass.log import Result
 from twinpass.progress import Log, ignore
@@ -40,11 +41,11 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tried:
-    """A finished trial."""
+    """A trial that has ended: with scores, or without where it failed."""
 
     trial: Trial
     before: float  # the dev score of the starting model
-    score: float  # the best dev score
+    score: float  # the best dev score, NaN if the run failed
     step: int | None
 
 
@@ -82,10 +83,15 @@ def run_all(trials: Sequence[Trial], train: Callable[[Run], Result], *, log: Log
             log(f"run {number} of {len(trials)}: {trial.folder.name}")
             try:
                 with _alone(trial, wait=wait):
-                    yield _tried(trial, train(trial.run))
+                    tried = _tried(trial, train(trial.run))
             except _Busy:
                 log("  another process works on it: postponed")
                 postponed.append((number, trial))
+                continue
+            except TrainingError as error:  # it diverged: the other settings are still worth trying
+                log(f"  failed: {error}")
+                tried = Tried(trial, math.nan, math.nan, None)
+            yield tried
         waiting = postponed
 
 
@@ -104,9 +110,19 @@ def parse_grid(options: Iterable[str]) -> dict[str, list[Any]]:
     return grid
 
 
+def finished(scores: Sequence[float]) -> list[float]:
+    """Return the scores of the runs that have one."""
+    return [score for score in scores if not math.isnan(score)]
+
+
+def mean(scores: Sequence[float]) -> float:
+    """Return the mean over the runs that have a score, NaN if there is none."""
+    return statistics.fmean(finished(scores)) if finished(scores) else math.nan
+
+
 def deviation(scores: Sequence[float]) -> float | None:
-    """Return the standard deviation over seeds, where there are several."""
-    return statistics.stdev(scores) if len(scores) > 1 else None
+    """Return the standard deviation over seeds, where several have a score."""
+    return statistics.stdev(finished(scores)) if len(finished(scores)) > 1 else None
 
 
 class _Busy(Exception):
@@ -131,9 +147,9 @@ def _alone(trial: Trial, *, wait: bool) -> Iterator[None]:
 def _tried(trial: Trial, result: Result) -> Tried:
     if not result.finished or result.interrupted:
         raise KeyboardInterrupt
-    if not result.best:
+    if not result.before:
         raise ConfigError("a sweep needs a dev set to choose by: pass --dev.")
-    return Tried(trial, result.before["score"], result.best["score"], result.best_step)
+    return Tried(trial, result.before["score"], result.best.get("score", math.nan), result.best_step)
 
 
 def _check_grid(grid: Grid) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import statistics
+import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from twinpass.config import Run
 from twinpass.display import Displayed, Grid
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, TrainingError
 from twinpass.files import write_json
 from twinpass.progress import Log, ignore
 from twinpass.provenance import provenance
-from twinpass.training.sweep import Tried, deviation, plan, run_all
+from twinpass.training.sweep import Tried, deviation, finished, mean, plan, run_all
 from twinpass.workflows.dev import is_built_in
 from twinpass.workflows.train import train
 
@@ -33,7 +34,7 @@ class Sweep(Displayed):
     """What every setting scored, the best first."""
 
     grid: Mapping[str, Sequence[Any]]
-    scores: Sequence[tuple[Mapping[str, Any], Sequence[float]]]  # of each setting, one per seed
+    scores: Sequence[tuple[Mapping[str, Any], Sequence[float]]]  # of each setting, one per seed; NaN: it failed
     before: float  # of the starting model
     protocol: str  # what a score is
     best_model: Path
@@ -56,7 +57,7 @@ class Sweep(Displayed):
         if len(self.scores) > 1 and self._is_close():
             notes.append("the first two settings are closer than their seeds: more --seeds would tell them apart")
         rows = [
-            [*map(str, values.values()), _mean(scores), ", ".join(f"{score:.2f}" for score in scores)]
+            [*map(str, values.values()), _mean(scores), ", ".join(map(_score, scores))]
             for values, scores in self.scores
         ]
         return [Grid("settings, the best first", [*self.grid, "dev score", "by seed"], rows, notes=notes)]
@@ -64,12 +65,12 @@ class Sweep(Displayed):
     def _is_close(self) -> bool:
         (_, first), (_, second) = self.scores[:2]
         spread = max(deviation(first) or 0.0, deviation(second) or 0.0)
-        return statistics.fmean(first) - statistics.fmean(second) < spread
+        return mean(first) - mean(second) < spread
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per setting."""
         return [
-            dict(values) | {"mean": statistics.fmean(scores), "deviation": deviation(scores), "scores": list(scores)}
+            dict(values) | {"mean": mean(scores), "deviation": deviation(scores), "scores": list(scores)}
             for values, scores in self.scores
         ]
 
@@ -101,6 +102,12 @@ def sweep(
     sweep.html and sweep.json. The same call resumes a stopped sweep and finds finished runs again; several processes
     may share one output folder.
     """
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:  # each would wait for the others, which train something else
+        raise ConfigError(
+            "a sweep trains in one process, and this is one of several (WORLD_SIZE is "
+            f"{os.environ['WORLD_SIZE']}). Start it without torchrun or accelerate launch; to share the work, start "
+            "the same sweep several times."
+        )
     if run.dev is None:
         raise ConfigError("a sweep needs a dev set to choose by: pass --dev.")
     trials = plan(run, grid, seeds=seeds)
@@ -112,8 +119,13 @@ def sweep(
     settings: dict[tuple[Any, ...], list[Tried]] = {}
     for each in sorted(tried, key=lambda one: one.trial.run.seed):
         settings.setdefault(tuple(each.trial.values.values()), []).append(each)
-    ranked = sorted(settings.values(), key=lambda of: statistics.fmean(one.score for one in of), reverse=True)
-    best = max(ranked[0], key=lambda one: one.score)
+    ranked = sorted(settings.values(), key=_rank, reverse=True)
+    best = max(ranked[0], key=lambda one: (not math.isnan(one.score), one.score))
+    if math.isnan(best.score):
+        raise TrainingError(
+            f"no run of the sweep has a dev score: all {len(tried)} failed. Try lower learning rates, and look at the "
+            f"dev set ({run.dev}) and at the messages of the runs."
+        )
     protocol, interval = _interval(best.trial.folder, run)
     found = Sweep(
         grid={name: list(values) for name, values in grid.items()},
@@ -144,9 +156,19 @@ def _interval(model: Path, run: Run) -> tuple[str, tuple[float, float]]:
     return dev.protocol, (score.low, score.high)
 
 
+def _score(score: float) -> str:
+    return "failed" if math.isnan(score) else f"{score:.2f}"
+
+
 def _mean(scores: Sequence[float]) -> str:
     spread = deviation(scores)
-    return f"{statistics.fmean(scores):.2f}" + ("" if spread is None else f" ± {spread:.2f}")
+    return _score(mean(scores)) + ("" if spread is None else f" ± {spread:.2f}")
+
+
+def _rank(runs: Sequence[Tried]) -> tuple[bool, float]:
+    """Return by what settings are compared: one of which a run failed is behind those of which none did."""
+    scores = [each.score for each in runs]
+    return len(finished(scores)) == len(scores), mean(scores) if finished(scores) else -math.inf
 
 
 def _write_page(found: Sweep, target: Path, command: str | None) -> None:
@@ -157,7 +179,7 @@ def _write_page(found: Sweep, target: Path, command: str | None) -> None:
 
     columns = [*(Column(name) for name in found.grid), Column("mean", decimals=2), Column("deviation", decimals=2)]
     rows = [
-        [*(str(value) for value in values.values()), statistics.fmean(scores), deviation(scores)]
+        [*map(str, values.values()), mean(scores) if finished(scores) else "failed", deviation(scores)]
         for values, scores in found.scores
     ]
     picture = Drawing(
@@ -186,12 +208,13 @@ def _draw(found: Sweep, theme: Theme) -> Figure:
     lines: dict[str, dict[int, Sequence[float]]] = {}
     for values, scores in found.scores:
         label = ", ".join(f"{name} {values[name]}" for name in others)
-        lines.setdefault(label, {})[places[str(values[across])]] = scores
+        if finished(scores):
+            lines.setdefault(label, {})[places[str(values[across])]] = scores
     for number, (label, by_place) in enumerate(sorted(lines.items())):
         at = sorted(by_place)
         axes.errorbar(
             at,
-            [statistics.fmean(by_place[place]) for place in at],
+            [mean(by_place[place]) for place in at],
             yerr=[deviation(by_place[place]) or 0.0 for place in at],
             marker=MARKERS[number % len(MARKERS)],
             markersize=4,

@@ -450,6 +450,16 @@ def test_a_batch_too_big_for_the_memory_is_explained(models, tmp_path, monkeypat
     assert resumed.finished and len(calls) == 3, "what was saved is there to go on from"
 
 
+def test_only_methods_that_have_chunks_are_advised_to_use_smaller_ones(models, tmp_path, monkeypatch) -> None:
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+
+    for name, advice in (("is-bert", r"Start again with a smaller batch_size"), ("sbert", r"with chunk_tokens \d+")):
+        monkeypatch.setattr(METHODS[name], "backward", full)
+        with pytest.raises(TrainingError, match=advice):
+            train(run_for(name, models, tmp_path / name), rows=rows_for(name))
+
+
 def test_blank_lines_are_skipped_where_the_run_says_so(models, tmp_path) -> None:
     lines = make_documents(8)
     data = tmp_path / "documents.txt"

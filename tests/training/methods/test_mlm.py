@@ -50,7 +50,7 @@ def test_15_percent_are_hidden_80_10_10_and_never_a_special_token() -> None:
 def test_a_tokenizer_without_a_mask_token_is_refused() -> None:
     tokenizer = make_tokenizer()
     tokenizer.mask_token = None
-    with pytest.raises(ConfigError, match="mask token"):
+    with pytest.raises(ConfigError, match=r"mask token, and this model's has none\. Choose another model"):
         Corrupter(tokenizer, rate=0.15, vocabulary=100)
 
 

@@ -96,6 +96,17 @@ def test_an_encoder_from_nothing(tmp_path: Path) -> None:
     assert Run.read(one.output / "run.json").model == NEW and not (one.output / "start").exists()
 
 
+def test_a_start_from_nothing_that_fails_leaves_no_encoder(tmp_path: Path, monkeypatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise ConfigError("it cannot be loaded.")
+
+    monkeypatch.setattr("twinpass.training.methods.pretraining.load_mlm", fail)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ConfigError, match="cannot be loaded"):
+        train(make_run(NEW, tmp_path / "out"), rows=make_documents(10))
+    assert not (tmp_path / "out" / "start").exists()
+
+
 def test_a_stopped_start_from_nothing_ends_the_same(tmp_path: Path) -> None:
     rows = make_documents(10)
     whole = train(make_run(NEW, tmp_path / "whole", steps=4, save_every=2), rows=rows)

@@ -49,7 +49,7 @@ SROBERTA = Baseline(baseline="sbert", corpus="nli-labelled", start=Raw(encoder=R
 SBERT_FIRST_LAST = Pooled(of=SBERT, pooler="avg_first_last")
 SROBERTA_FIRST_LAST = Pooled(of=SROBERTA, pooler="avg_first_last")
 # The row quoted is IS-BERT-NLI: the sentences of NLI without their labels.
-IS_BERT = Baseline(baseline="is-bert", corpus="nli-sentences")
+IS_BERT = Baseline(baseline="is-bert", corpus="nli-training-sentences")
 CT_BERT = Baseline(baseline="ct", corpus="wiki")
 CT_SBERT = Baseline(baseline="ct", corpus="wiki", start=SBERT)
 DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents", start=Raw(encoder=ROBERTA))

@@ -53,7 +53,8 @@ class Corrupter:
     def __init__(self, tokenizer: Any, *, rate: float, vocabulary: int) -> None:
         if tokenizer.mask_token_id is None:
             raise ConfigError(
-                "mlm_weight needs a tokenizer with a mask token, and this model's has none. Leave mlm_weight out."
+                "a masked language model needs a tokenizer with a mask token, and this model's has none. Choose "
+                "another model; SimCSE does without one where mlm_weight is left out."
             )
         self.rate, self.vocabulary = rate, vocabulary
         self.mask_id: int = tokenizer.mask_token_id

@@ -97,16 +97,18 @@ class Pretraining(Method):
             yield
             return
         folder = Path(run.output) / FOLDER
-        if self.processes.is_main:
-            shutil.rmtree(folder, ignore_errors=True)
-            make_encoder(run, self.rows, folder)
-        self.processes.wait()
-        encoder = Encoder.load(folder, pooler=run.pooler, device=str(self.device), dropout=run.dropout)
-        self.start = replace(start, encoder=encoder)
-        yield
-        self.processes.wait()
-        if self.processes.is_main:
-            shutil.rmtree(folder, ignore_errors=True)
+        try:
+            if self.processes.is_main:
+                shutil.rmtree(folder, ignore_errors=True)
+                make_encoder(run, self.rows, folder)
+            self.processes.wait()
+            encoder = Encoder.load(folder, pooler=run.pooler, device=str(self.device), dropout=run.dropout)
+            self.start = replace(start, encoder=encoder)
+            yield
+            self.processes.wait()
+        finally:
+            if self.processes.is_main:
+                shutil.rmtree(folder, ignore_errors=True)
 
     @staticmethod
     def load_saved(folder: Path, device: torch.device) -> WithHead:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from twinpass.errors import MissingExtra, OutputError, TwinpassError, UserError
+from twinpass.errors import InputError, MissingExtra, OutputError, TwinpassError, UserError
 from twinpass.files import (
     DiskFull,
     cache_folder,
@@ -25,9 +25,12 @@ from twinpass.files import (
     check_writable,
     explaining,
     human_bytes,
+    is_sealed,
     keep_recent,
     locked,
+    read_sealed,
     refuse_own_input,
+    sealed,
     sha256,
     write_json,
     writing,
@@ -298,3 +301,15 @@ def test_an_output_that_is_an_input_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.parquet").touch()
     for name in (tmp_path / "b.parquet", tmp_path / "new.parquet"):
         refuse_own_input(name, [path])
+
+
+def test_a_sealed_document_shows_every_change(tmp_path: Path) -> None:
+    document = {"b": [1.5, None, "\u00e4"], "a": {"n": 2**60}}
+    path = tmp_path / "d.json"
+    write_json(path, sealed(document))
+    assert read_sealed(path) == sealed(document) and is_sealed(sealed(document))
+    path.write_text(path.read_text(encoding="utf-8").replace("1.5", "1.4"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"d\.json is not what was written"):
+        read_sealed(path)
+    write_json(path, document)
+    assert read_sealed(path) == document and is_sealed(document) is None and is_sealed([]) is None

@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all, locks, full disks, hashes, and the cache folder."""
+"""Files and folders that appear whole or not at all, locks, full disks, hashes, checksums, and the cache folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from twinpass.errors import OutputError
+from twinpass.errors import InputError, OutputError
 
 # The umask can only be read by setting it, so this is done once, before there are threads.
 _UMASK = os.umask(0)
@@ -54,6 +54,34 @@ def write_json(target: str | os.PathLike[str], document: Any) -> None:
     text = json.dumps(plain(document), indent=2, ensure_ascii=False, allow_nan=False)
     with writing(target) as aside:
         aside.write_text(text + "\n", encoding="utf-8")
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a JSON document with a checksum of all that it says, whatever its layout."""
+    return {**document, "checksum": _checksum_of(document)}
+
+
+def is_sealed(document: Any) -> bool | None:
+    """Tell whether a document says what it said when it was sealed; None if it has no checksum."""
+    if not isinstance(document, dict) or document.get("checksum") is None:
+        return None
+    return bool(document["checksum"] == _checksum_of(document))
+
+
+def _checksum_of(document: Mapping[str, Any]) -> str:
+    content = {name: value for name, value in document.items() if name != "checksum"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def read_sealed(path: Path) -> Any:
+    """Read a JSON document; refuse one that does not match its checksum. One without a checksum is read as it is."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    if is_sealed(document) is False:
+        raise InputError(
+            f"{path} is not what was written: its checksum does not match. Restore it from a copy, or make it again. "
+            'If you edited it on purpose, delete its field "checksum".'
+        )
+    return document
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from twinpass.analysis.models import parse_variants
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import fit_whitening, whiten
 from twinpass.errors import ConfigError, InputError, ModelError
+from twinpass.files import sealed
 from twinpass.vectors import unit
 
 PAIRS = [(f"{WORDS[i]} {WORDS[i + 1]}", f"{WORDS[i + i % 5]} {WORDS[i + 1]} dog", 5 - i % 6) for i in range(40)]
@@ -129,6 +130,17 @@ def test_average_scores_of_a_result_colour_the_models(pairs: Path) -> None:
             return {"model": {"name": "letters", "fingerprint": None}, "averages": [score]}
 
     assert analyze(letters, data=pairs, results=[Result()]).averages == {"letters": 61.5}
+
+
+def test_a_result_file_that_was_damaged_is_refused(pairs: Path, tmp_path: Path) -> None:
+    score = {"protocol": "all, spearman, no regressor", "value": 61.5}
+    document = sealed({"model": {"name": "letters", "fingerprint": None}, "averages": [score]})
+    path = tmp_path / "r.json"
+    path.write_text(json.dumps(document))
+    assert analyze(letters, data=pairs, results=[path]).averages == {"letters": 61.5}
+    path.write_text(json.dumps(document).replace("61.5", "71.5"))
+    with pytest.raises(InputError, match="its checksum does not match"):
+        analyze(letters, data=pairs, results=[path])
 
 
 def test_the_folder_of_stsb_stands_for_its_three_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,3 +1,6 @@
+import json
+import re
+
 import numpy as np
 import pytest
 
@@ -41,6 +44,21 @@ def test_result_files_compare_as_the_models_do(results, folder, letter_model, no
     assert all([entry.difference for entry in way.differences] == expected for way in ways)
     assert [way.first for way in ways] == ["letters", f"letters ({path})", f"letters ({path})", "letters"]
     assert {entry.verdict for entry in compare(path, results, resamples=100).differences} == {SAME}
+
+
+def test_a_result_file_with_a_changed_digit_is_refused(results, tmp_path):
+    path = tmp_path / "r.json"
+    results.save(path)
+    text = path.read_text(encoding="utf-8")
+    changed = re.sub(r'("scores": "[^"]*?\.)(\d)', lambda found: found[1] + str(9 - int(found[2])), text, count=1)
+    assert changed != text and len(changed) == len(text)
+    path.write_text(changed, encoding="utf-8")
+    with pytest.raises(InputError, match=r'r\.json is not what was written: .* delete its field "checksum"'):
+        compare(path, results, resamples=100)
+    document = json.loads(changed)
+    del document["checksum"]  # edited on purpose, or written by an earlier version
+    path.write_text(json.dumps(document), encoding="utf-8")
+    assert compare(path, results, resamples=100).differences[0].difference != 0
 
 
 def test_data_is_read_once_for_two_models(folder, letter_model, noisy, monkeypatch):

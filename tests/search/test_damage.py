@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +101,7 @@ def as_format_1(folder: Path) -> None:
 
 def test_every_flip_and_cut_is_found_and_none_crashes_or_misleads(made: Path, tmp_path: Path) -> None:
     arguments = [sys.executable, "-c", CHILD, str(made), str(tmp_path / "copy"), str(TRIALS)]
-    ran = subprocess.run(arguments, capture_output=True, text=True)
+    ran = subprocess.run(arguments, capture_output=True, text=True, timeout=600)
     said = [json.loads(line) for line in ran.stdout.splitlines()]
     assert ran.returncode == 0, (said[-1], ran.stderr[-500:])
     assert len(said) == 2 * TRIALS
@@ -112,7 +115,9 @@ def test_without_checksums_none_crashes_and_texts_are_still_found(made: Path, in
     assert Index.open(index).search(block(1, seed=0).vectors, 1)[0][0].text == "text 0.0"
     # The graph is read by faiss as it is: nothing tells whether it is damaged.
     arguments = [sys.executable, "-c", CHILD.replace('!= "lock"', 'not in ("lock", "engine.faiss")')]
-    ran = subprocess.run([*arguments, str(index), str(tmp_path / "copy"), "60"], capture_output=True, text=True)
+    ran = subprocess.run(
+        [*arguments, str(index), str(tmp_path / "copy"), "60"], capture_output=True, text=True, timeout=600
+    )
     said = [json.loads(line) for line in ran.stdout.splitlines()]
     assert ran.returncode == 0, (said[-1], ran.stderr[-500:])
 
@@ -200,6 +205,65 @@ def test_a_damaged_graph_is_built_again_from_the_vectors(tmp_path: Path) -> None
         index.search(block(1, seed=0).vectors)
     index.compact()
     assert index.search(block(1, seed=0).vectors, 1)[0][0].id == 0 and Index.verify(folder).whole
+
+
+def test_compacting_checks_also_what_needs_no_joining(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "index"
+    index = Index.from_blocks(folder, [block(20, seed=0)], model=MODEL)
+    index.compact()
+    monkeypatch.setattr(checksums.Mapped, "check_some", lambda self: None)  # as if the file were large
+    flip(folder / "segment-000001" / "vectors.f32", 300)
+    with pytest.raises(InputError, match=r"vectors\.f32 is damaged"):
+        index.compact()
+    (folder / "segment-000001" / "vectors.f32").unlink()
+    with pytest.raises(InputError, match=r"vectors\.f32 is damaged: it is missing"):
+        index.compact()
+
+
+def test_a_file_that_the_disk_does_not_return_is_damaged(tmp_path: Path, monkeypatch) -> None:
+    folder, read = tmp_path / "index", checksums._blocks
+    index = Index.from_blocks(folder, [block(1_000, seed=0)], model=MODEL, kind="hnsw")
+    bad = folder / "segment-000001" / "engine.faiss"
+
+    def blocks(path: Path) -> Iterator[bytes]:
+        if path == bad:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return read(path)
+
+    monkeypatch.setattr(checksums, "_blocks", blocks)
+    found = Index.verify(folder)
+    assert [each.file for each in found.damaged] == ["segment-000001/engine.faiss"]
+    assert "it cannot be read (Input/output error)" in found.damaged[0].problem
+    index.compact()  # builds the graph again
+    assert Index.verify(folder).whole and index.search(block(1, seed=0).vectors, 1)[0][0].id == 0
+
+
+def test_a_change_that_is_damaged_is_not_read_again_before_the_next(index: Path, monkeypatch) -> None:
+    reader = Index.open(index)
+    Index.open(index).add_blocks([block(5, seed=2)])
+    path = max(index.glob("segment-*")) / "ids.i64"
+    flip(path)
+    with pytest.raises(InputError, match=r"ids\.i64 is damaged"):
+        reader.refresh()
+    assert not reader.refresh() and len(reader) == 1_048
+    flip(path)
+    Index.open(index).remove(ids=[5])
+    assert reader.refresh() and len(reader) == 1_052
+
+
+def test_a_change_that_the_system_did_not_let_us_read_is_read_again(index: Path, monkeypatch) -> None:
+    reader = Index.open(index)
+    Index.open(index).remove(ids=[5])
+    with monkeypatch.context() as patched:
+
+        def refuse(*_: object, **__: object) -> str:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+        patched.setattr(Path, "read_text", refuse)
+        for _ in range(2):
+            with pytest.raises(InputError, match="Too many open files"):
+                reader.refresh()
+    assert reader.refresh() and len(reader) == 1_047
 
 
 def test_an_index_of_the_first_format_is_read_and_gets_checksums(index: Path) -> None:

@@ -104,7 +104,7 @@ for name, change in CHANGES.items():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork and no SIGKILL")
 def test_killed_before_every_operation_of_every_change(tmp_path: Path) -> None:
-    ran = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-2_000:]
     kills = dict(map(json.loads, ran.stdout.splitlines()))
     assert len(kills) == 7 and min(kills.values()) >= 8 and sum(kills.values()) >= 120, kills

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,12 +19,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from tests.service.test_api import EMBEDDINGS, ask, error_of, play
+from tests.service.test_api import EMBEDDINGS, add_elsewhere, ask, error_of, play
 from tests.tiny import SENTENCES
 
 from twinpass.encoder.encoder import Encoder
+from twinpass.search import checksums
 from twinpass.search.index import Block, Index
-from twinpass.service import connections
+from twinpass.service import connections, routes
 from twinpass.service.app import SEARCH_THREADS, Service, app_of
 from twinpass.service.connections import Server
 from twinpass.service.limits import Limits
@@ -31,22 +34,40 @@ from twinpass.service.workers import Full, Workers
 
 HALF = b"GET /health HTTP/1.1\r\nHost: localh"
 WHOLE = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+UPGRADE = WHOLE[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+def make_index(encoder: Encoder, folder: Path) -> Index:
+    texts = list(dict.fromkeys(SENTENCES))
+    block = Block(texts, encoder.encode(texts, normalize=True), [{"place": place} for place in range(len(texts))])
+    facts = {"name": "tiny", "fingerprint": encoder.fingerprint}
+    return Index.from_blocks(folder, [block], model=facts)
 
 
 @pytest.fixture
 def index(encoder: Encoder, tmp_path: Path) -> Index:
-    texts = list(dict.fromkeys(SENTENCES))
-    block = Block(texts, encoder.encode(texts, normalize=True), [{"place": place} for place in range(len(texts))])
-    facts = {"name": "tiny", "fingerprint": encoder.fingerprint}
-    return Index.from_blocks(tmp_path / "index", [block], model=facts)
+    return make_index(encoder, tmp_path / "index")
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the service logs."""
+    messages: list[str] = []
+    logger, handler = logging.Logger("service"), logging.Handler()
+    handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    monkeypatch.setattr("twinpass.service.app.LOG", logger)
+    return messages
 
 
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        ({"query": "a", "where": ["place>1"] * 65}, "at most 64 conditions, got 65"),
-        ({"query": "a", "where": "place!=" + "9" * 4_090}, "at most 4,096 characters, got 4,097"),
-        ({"query": "a", "where": ["place!=" + "9" * 100] * 64}, "at most 4,096 characters, got 6,848"),
+        ({"query": "a", "where": ["place>1"] * 65}, "got 65 filters; at most 64"),
+        ({"query": "a", "where": " or ".join(["place>1"] * 65)}, "65 conditions; at most 64"),
+        ({"query": "a", "where": "place >"}, "cannot read the filter: expected a value"),
+        ({"query": "a", "where": "place!=" + "9" * 4_090}, "4,097 characters; at most 4,096"),
+        ({"query": "a", "where": ["place!=" + "9" * 100] * 64}, "6,848 characters; at most 4,096"),
         ({"query": ["a"] * 31, "k": 3}, "31 queries x k = 3 hits; at most 90"),
     ],
 )
@@ -55,6 +76,54 @@ def test_a_search_that_asks_too_much_is_refused_before_any_work(encoder, index, 
     answer = ask(service, "POST", "/search", json=body)
     assert answer.status_code == 400 and says in error_of(answer)["message"]
     assert service.metrics.registry.get_sample_value("twinpass_texts_total") == 0
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def test_damage_that_a_search_finds_is_the_servers_fault_and_names_no_file(encoder, tmp_path, logged, monkeypatch):
+    for name, value in (("WHOLE", 0), ("SAMPLED", 0), ("BLOCK", 256)):  # as if the file were large
+        monkeypatch.setattr(checksums, name, value)
+    folder = make_index(encoder, tmp_path / "index").folder
+    flip(folder / "segment-000001" / "vectors.f32", 300)
+    service = Service(encoder, Index.open(folder))
+    for method, path, body in (("POST", "/search", {"query": "a dog"}), ("GET", "/analysis", None)):
+        answer = ask(Service(encoder, Index.open(folder)), method, path, json=body)
+        error = error_of(answer)
+        assert (answer.status_code, error["code"], error["type"]) == (500, "index_damaged", "server_error")
+        assert "vectors" not in answer.text and str(tmp_path) not in answer.text
+        assert "vectors.f32 is damaged" in logged[-1]
+    wrong = ask(service, "POST", "/search", json={"query": "a dog", "where": "year > 2"})
+    assert wrong.status_code == 400 and "no metadata column named 'year'" in error_of(wrong)["message"]
+
+
+def test_a_change_that_cannot_be_read_is_logged_once_and_the_index_searched_as_it_was(encoder, index, logged):
+    async def scene(client: httpx.AsyncClient) -> None:
+        for count in range(1, 3):
+            for _ in range(3):
+                found = (await client.post("/search", json={"query": "a dog", "k": 1})).json()
+                assert found["results"][0][0]["text"] == "a dog" and len(logged) == count
+            shutil.rmtree(index.folder, ignore_errors=True)
+
+    add_elsewhere(index.folder, encoder, ["a bird sings"])
+    flip(index.folder / "segment-000002" / "ids.i64", 0)
+    play(Service(encoder, index), scene)
+    assert "ids.i64 is damaged" in logged[0] and "is not an index" in logged[1]
+
+
+def test_an_answer_is_made_in_the_thread_and_bounded(encoder, index, monkeypatch):
+    write, threads = routes._json, []
+    monkeypatch.setattr(routes, "_json", lambda value: threads.append(threading.current_thread().name) or write(value))
+    service = Service(encoder, index, limits=Limits(max_answer=500))
+    answer = ask(service, "POST", "/search", json={"query": ["a dog", "a cat"], "k": 2})
+    assert [len(hits) for hits in answer.json()["results"]] == [2, 2] and answer.json()["usage"]["total_tokens"] > 2
+    assert threads[:2] == ["searching"] * 2
+    answer = ask(service, "POST", "/search", json={"query": ["a dog"] * 9, "k": 3})
+    assert answer.status_code == 400 and error_of(answer)["code"] == "answer_too_large"
+    assert "larger than 500 bytes. Lower k" in error_of(answer)["message"]
 
 
 class HeldIndex:
@@ -121,6 +190,13 @@ def test_a_search_that_nobody_waits_for_ends_after_its_block(encoder, index):
     play(service, scene)
 
 
+def test_many_hits_for_each_query_make_small_blocks(encoder, index):
+    held: Any = HeldIndex(index)
+    held.go.set()
+    answer = ask(Service(encoder, held), "POST", "/search", json={"query": ["a dog"] * 5, "k": 1_000})
+    assert len(answer.json()["results"]) == 5 and held.calls == 3
+
+
 async def give_up(*requests: asyncio.Task[Any]) -> None:
     for request in requests:
         request.cancel()
@@ -140,6 +216,34 @@ def test_workers_keep_to_their_bounds_and_deliver_errors():
         with pytest.raises(ZeroDivisionError):
             await second
         assert await workers.run(int) == 0 and workers.unfinished == 0
+        workers.close(10)
+
+    asyncio.run(scene())
+
+
+def test_a_thread_that_cannot_be_started_does_not_block_the_pool(monkeypatch):
+    start, full = threading.Thread.start, threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        if full.is_set() and thread.name == "pool":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    async def scene() -> None:
+        workers, go = Workers(2, name="pool", line=0), threading.Event()
+        full.set()
+        for _ in range(3):
+            with pytest.raises(RuntimeError, match="new thread"):
+                await workers.run(int)
+        full.clear()
+        assert await workers.run(int) == 0 and workers.unfinished == 0
+        full.set()
+        both = [asyncio.create_task(workers.run(work)) for work in (lambda: go.wait(20), int)]
+        await asyncio.sleep(0)
+        go.set()
+        assert await asyncio.gather(*both) == [True, 0]  # the one thread does the work of two
         workers.close(10)
 
     asyncio.run(scene())
@@ -231,12 +335,33 @@ def rest(connection: socket.socket) -> bytes:
 def test_connections_that_stand_still_are_closed(encoder):
     head = b"Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n"
     body = b"POST /v1/embeddings HTTP/1.1\r\n" + head
-    with running(Service(encoder, limits=Limits(timeout=1.0))) as (_, address):
+    with running(Service(encoder, limits=Limits(timeout=3.0))) as (_, address):
         still = [connect(address, sends) for sends in (b"", HALF, WHOLE, WHOLE + HALF, body + b'{"inp')]
         answers = [rest(connection) for connection in still]
     assert answers[:2] == [b"", b""]
     assert all(answer.count(b"HTTP/1.1 200 OK") == 1 for answer in answers[2:4])
     assert answers[4].startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_request_to_upgrade_does_not_end_the_service(encoder, monkeypatch):
+    class Upgraded:
+        """What uvicorn turns a connection into where a library for WebSocket is installed: it has no cycle."""
+
+        def __init__(self, server_state: Any, **_: Any) -> None:
+            server_state.connections.add(self)
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "cycle":
+                raise AttributeError(name)
+            return lambda *_: None
+
+    monkeypatch.setattr("uvicorn.protocols.websockets.auto.AutoWebSocketsProtocol", Upgraded)
+    with running(Service(encoder)) as (_, address):
+        upgrading = connect(address, UPGRADE)
+        assert b" 200 OK" in upgrading.recv(4096)
+        for _ in range(2):
+            assert httpx.get(f"http://{address[0]}:{address[1]}/health", timeout=20).status_code == 200
+        upgrading.close()
 
 
 def test_an_answer_that_nobody_reads_is_given_up(encoder):
@@ -297,7 +422,7 @@ from twinpass.service.limits import Limits
 app.PATIENCE = 0.1
 encoder = Encoder.load(sys.argv[1], device="cpu")
 encoder.encode_ids = lambda ids, **options: threading.Event().wait()
-serve(encoder, port=0, limits=Limits(timeout=0.5), started=lambda serving: print(serving.url, flush=True),
+serve(encoder, port=0, limits=Limits(timeout=3), started=lambda serving: print(serving.url, flush=True),
       log=lambda line: print(line, file=sys.stderr))
 """
 
@@ -328,3 +453,10 @@ def test_stopping_has_a_last_resort(encoder, monkeypatch):
     server.handle_exit(signal.SIGTERM, None)
     server.stopped()
     assert server._last_resort is not None and server._last_resort.finished.wait(20)
+
+
+def test_the_last_resort_is_no_failure(monkeypatch):
+    codes: list[int] = []
+    monkeypatch.setattr(connections.os, "_exit", codes.append)
+    connections._end_process()
+    assert codes == [0]

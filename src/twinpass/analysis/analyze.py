@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,7 @@ from twinpass.analysis.training_report import read_trajectory
 from twinpass.display import Displayed
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import ConfigError, InputError
+from twinpass.files import read_sealed
 from twinpass.log import RunLog, has_log
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
@@ -140,7 +140,7 @@ def _read_averages(results: Sequence[PathLike | Displayed]) -> dict[str | None, 
     averages: dict[str | None, float] = {}
     for each in results:
         try:
-            document = each.to_dict() if isinstance(each, Displayed) else json.loads(Path(each).read_text("utf-8"))
+            document = each.to_dict() if isinstance(each, Displayed) else read_sealed(Path(each))
             name, fingerprint = str(document["model"]["name"]), document["model"].get("fingerprint")
             found = [float(score["value"]) for score in document["averages"] if score["protocol"] == STS_AVERAGE]
         except OSError as error:

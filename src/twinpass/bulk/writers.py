@@ -20,22 +20,16 @@ from typing import TYPE_CHECKING, Any
 from twinpass.files import DiskFull, writing
 from twinpass.progress import Advance
 from twinpass.provenance import checksum
+from twinpass.text.tables import PREFIX, TYPES, kind_of, type_of
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
 
 OURS = ("text", "vector")  # columns of every parquet file that we write
-PREFIX = "source_"  # for a column of the input that has the name of one of ours
 Row = tuple[str, Mapping[str, object]]  # a text, and by name the values of the other columns
 
-# Which parquet type holds every one of these kinds of values without loss; all other mixtures become text.
-_TYPES = (
-    ({"bool"}, "bool"),
-    ({"int", "long"}, "int64"),
-    ({"int", "float"}, "float64"),
-    ({"date"}, "date32"),
-    ({"datetime"}, "timestamp[us]"),
-)
+# Kinds of values that tables have as text, and files of vectors as they are.
+_TYPES = (*TYPES, ({"date"}, "date32"), ({"datetime"}, "timestamp[us]"))
 
 
 @dataclass(frozen=True)
@@ -69,7 +63,7 @@ def find_columns(records: Iterable[Mapping[str, object]]) -> Columns:
     digest = hashlib.sha256()
     for values in records:
         for name, value in values.items():
-            kinds.setdefault(name, set()).add(_kind(value))
+            kinds.setdefault(name, set()).add(kind_of(value))
         digest.update(f"{values!r}\n".encode())
     renamed: dict[str, str] = {}
     for name in kinds.keys() & {*OURS}:
@@ -77,17 +71,8 @@ def find_columns(records: Iterable[Mapping[str, object]]) -> Columns:
         while free in kinds:
             free = PREFIX + free
         renamed[name] = free
-    types = {
-        renamed.get(name, name): next((alias for fitting, alias in _TYPES if found <= fitting), "string")
-        for name, found in kinds.items()
-    }
+    types = {renamed.get(name, name): type_of(found, _TYPES) for name, found in kinds.items()}
     return Columns(types, renamed, digest.hexdigest() if kinds else None)
-
-
-def _kind(value: object) -> str:
-    if type(value) is not int:
-        return type(value).__name__
-    return "int" if abs(value) <= 2**53 else "long" if -(2**63) <= value < 2**63 else "huge"
 
 
 def _convert(value: Any, kind: str) -> object:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from twinpass.evaluation.evaluate import SEED, Job, Settings, describe_options, 
 from twinpass.evaluation.results import SCALE, Results, labelled
 from twinpass.evaluation.statistics import RESAMPLES, Array, interval, two_sided_p
 from twinpass.evaluation.tasks import GROUPS
+from twinpass.files import read_sealed
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 
@@ -142,7 +142,7 @@ def _take(results: Results) -> _Answers:
 def _read(path: Path) -> _Answers:
     """Read the items from a result file that `evaluate` wrote."""
     try:
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
+        document = read_sealed(path)
         tasks = [task for task in document["tasks"] if task["items"]]
         items = {task["task"]: answers_from_json(next(iter(task["items"].values()))) for task in tasks}
         return _Answers(f"{labelled(document['model']['name'], document['model'])} ({path})", items)

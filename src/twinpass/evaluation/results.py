@@ -17,7 +17,7 @@ from twinpass.evaluation.answers import Answers, Pairs
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PUBLISHED, Cell, papers_using, published_beside
 from twinpass.evaluation.statistics import LEVEL, Array, interval
 from twinpass.evaluation.tasks import GROUPS
-from twinpass.files import check_writable, plain, writing
+from twinpass.files import check_writable, plain, sealed, writing
 from twinpass.registry import Registry
 
 SCALE = 100.0  # scores are given as published: correlations and shares times 100
@@ -144,7 +144,9 @@ class Results(Displayed):
 
 FORMATS: Registry[Callable[[Results], str]] = Registry("format")
 FORMATS.add("table", lambda results: to_text(results.grids()))
-FORMATS.add("json", lambda results: json.dumps(results.to_dict(), indent=2, ensure_ascii=False, allow_nan=False))
+FORMATS.add(
+    "json", lambda results: json.dumps(sealed(results.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
+)
 FORMATS.add("csv", lambda results: results.to_csv())
 FORMATS.add("markdown", lambda results: to_markdown(results.grids()))
 FORMATS.add("latex", lambda results: to_latex(results.grids()))

@@ -272,7 +272,12 @@ class Index:
             now = stamp(self.folder)
             if now is not None and now == self._stamp:
                 return False
-            self._snapshot = open_snapshot(self.folder, self._snapshot.segments)
+            try:
+                self._snapshot = open_snapshot(self.folder, self._snapshot.segments)
+            except InputError as error:
+                if not isinstance(error.__cause__, OSError):  # damaged: not read again before the next change
+                    self._stamp = now
+                raise
             self._stamp = now
         return True
 

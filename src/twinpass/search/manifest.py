@@ -6,7 +6,6 @@ Here is also what protects it: the lock of the one writer, the removal of what a
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from twinpass import files
 from twinpass.errors import InputError, ModelError, OutputError
-from twinpass.files import plain, write_json
+from twinpass.files import is_sealed, plain, sealed, write_json
 from twinpass.search.checksums import BLOCK, DIGITS, Checksum
 from twinpass.search.engines.approximate import KINDS
 
@@ -107,8 +106,7 @@ def read_manifest(folder: Path) -> Manifest:
         if not isinstance(document, dict) or document.get("format") not in range(1, FORMAT + 1):
             found = document.get("format") if isinstance(document, dict) else type(document).__name__
             raise InputError(f"{path}: expected format 1 to {FORMAT}, got {found!r}: use the twinpass it needs.")
-        recorded = document.pop("checksum", None)
-        if recorded != _checksum(document) and (recorded is not None or document["format"] > 1):
+        if not is_sealed(document) and ("checksum" in document or document["format"] > 1):
             raise ValueError("its checksum does not match")
         return parse_manifest(document)
     except OSError as error:
@@ -123,14 +121,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace the manifest: this is the moment in which the index changes."""
     sync(folder)  # what the manifest lists must be on the disk before it
     document = plain({"format": FORMAT, **asdict(manifest)})
-    write_json(folder / FILE, document | {"checksum": _checksum(document)})
+    write_json(folder / FILE, sealed(document))
     sync(folder)
-
-
-def _checksum(document: Mapping[str, Any]) -> str:
-    """Return a checksum of what a manifest says, whatever its layout."""
-    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def parse_manifest(document: Mapping[str, Any], *, part: re.Pattern[str] = SEGMENT) -> Manifest:

@@ -116,8 +116,11 @@ def _verdict(folder: Path, path: Path, check: Callable[[], object], *, known: bo
     name = path.relative_to(folder).as_posix()
     try:
         check()
+        size = path.stat().st_size if path.is_file() else None
     except FileNotFoundError:
         return Verdict(name, DAMAGED, problem=damage(path, "it is missing"))
+    except OSError as error:
+        return Verdict(name, DAMAGED, problem=damage(path, f"it cannot be read ({error.strerror or error})"))
     except InputError as error:
         return Verdict(name, DAMAGED, problem=str(error))
-    return Verdict(name, OK if known else UNKNOWN, path.stat().st_size if path.is_file() else None)
+    return Verdict(name, OK if known else UNKNOWN, size)

@@ -25,7 +25,18 @@ from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_
 from twinpass.search.filters import Filter
 from twinpass.search.manifest import ENGINE, FILE, Manifest, Part, read_manifest, sweep, write_manifest
 from twinpass.search.results import Added
-from twinpass.search.segment import BATCH, Block, Digests, Ids, Prepared, Segment, Snapshot, digest_of, write_segment
+from twinpass.search.segment import (
+    BATCH,
+    Block,
+    Digests,
+    Ids,
+    Prepared,
+    Segment,
+    Snapshot,
+    digest_of,
+    open_snapshot,
+    write_segment,
+)
 
 MOST_PARTS = 8  # segments; each costs a search a little
 STALE = 4  # all segments are joined when one row in this many is removed, or is not in the graph yet
@@ -95,11 +106,17 @@ def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None,
 
 
 def compact(folder: Path) -> None:
-    """Join all segments into one, without the removed rows; also one that has no checksums or a damaged graph."""
+    """Join all segments into one, without the removed rows; also one that has no checksums or a damaged graph.
+
+    Every byte is checked first: damage is reported also where there is nothing to join.
+    """
     with _changing(folder) as manifest:
         parts = manifest.parts
         if len(parts) > 1 or manifest.removed_rows or any(not _is_whole(folder / part.name, part) for part in parts):
             _join_from(folder, manifest, 0)
+        else:
+            for segment in open_snapshot(folder).segments:
+                segment.check()
 
 
 def _is_whole(folder: Path, part: Part) -> bool:
@@ -109,7 +126,7 @@ def _is_whole(folder: Path, part: Part) -> bool:
     try:
         for name in {ENGINE} & part.files.keys():
             part.files[name].check(folder / name)
-    except (InputError, FileNotFoundError):
+    except (InputError, OSError):
         return False
     return True
 

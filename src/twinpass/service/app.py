@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import threading
 import time
@@ -32,6 +33,7 @@ from twinpass.service.workers import Full, Workers
 from twinpass.vectors import unit
 
 T = TypeVar("T")
+LOG = logging.getLogger("uvicorn.error")
 
 SEARCH_THREADS = 4
 AT_ONCE = 2_000  # characters that are tokenised without a thread
@@ -48,7 +50,7 @@ MEANINGS = {
     413: "The body is too large.",
     421: "The service does not answer to this host name.",
     429: "The queue is full; Retry-After says in how many seconds to try again.",
-    500: "The model failed.",
+    500: "The model failed, or the index is damaged.",
     503: "The service is stopping, or all its search threads are busy.",
     504: "The answer took too long.",
 }
@@ -130,7 +132,7 @@ class Service:
         self.held = 0  # texts accepted and not answered yet
         self.stopping = False
         self.index_lock = threading.Lock()  # held while the index is refreshed, or read in more than one call
-        self._index, self._index_changes = index, 0
+        self._index, self._index_changes, self._index_problem = index, 0, ""
         self._index_model = None if index is None else index.model["fingerprint"]
         budget, parallel = self.limits.max_batch_tokens, _parallel_batches(encoder, self.limits.max_batches)
         self.batcher = Batcher(self._forward, token_budget=budget, metrics=self.metrics, parallel=parallel)
@@ -209,12 +211,16 @@ class Service:
         )
 
     async def in_search_thread(self, work: Callable[[], T]) -> T:
-        """Return the result of work on the index; refuse it if too much waits already."""
+        """Return the result of work on the index; refuse it if too much waits already, or if the index is damaged."""
         try:
             return await self._searching.run(work)
         except Full:
             message = f"{self.limits.max_searches} searches are waiting already. Try again later."
             raise Refusal(503, message, code="search_busy", headers={"Retry-After": "1"}) from None
+        except (InputError, OSError) as error:  # not the client's mistake, and the message names files of the server
+            LOG.error("the index cannot be read: %s", error)
+            message = "the index cannot be read. See the server's log."
+            raise Refusal(500, message, code="index_damaged") from None
 
     def check_index(self) -> Index:
         """Return the index as it was last read, or refuse where none is served."""
@@ -227,9 +233,13 @@ class Service:
         """Return the index with what others changed, and a version that changes with it; call it in a thread."""
         index = self.check_index()
         with self.index_lock:
-            # A folder that was moved or deleted meanwhile: what is open stays readable.
-            with contextlib.suppress(InputError):
+            try:
                 self._index_changes += index.refresh()
+                self._index_problem = ""
+            except (InputError, OSError) as error:  # moved, deleted or damaged meanwhile: what is open stays readable
+                if str(error) != self._index_problem:
+                    LOG.warning("the index is served as it was before, because it cannot be read now: %s", error)
+                self._index_problem = str(error)
             if index.model["fingerprint"] != self._index_model:
                 message = "the index was rebuilt with another model. Restart the service."
                 raise Refusal(503, message, code="index_changed")

@@ -82,6 +82,7 @@ class Batcher:
         self.threads = Workers(parallel, name="encoding")
         self.running = 0  # batches that are being encoded
         self._line: deque[Ticket] = deque()
+        self._tokens = 0  # of the jobs in line
         self._jobs: dict[Ids, Job] = {}  # waiting or being encoded
         self._some = asyncio.Event()
         self._turn = asyncio.Lock()  # held by the one who chooses the next batch
@@ -115,13 +116,13 @@ class Batcher:
                 requests, seconds = await self._carry_out(jobs)
 
     async def _gather(self, requests: int, seconds: float) -> None:
-        """Wait a little, until as many requests stand in line as shared the last batch.
+        """Wait a little, until the line fills a batch, or as many requests stand in it as made up the last one.
 
         Clients that were just answered are about to ask again, one after another; without this wait the first of them
         would make a batch of one. A client that is alone never waits.
         """
         until = time.perf_counter() + seconds
-        while len(self._line) < requests and time.perf_counter() < until:
+        while len(self._line) < requests and self._tokens < self.token_budget and time.perf_counter() < until:
             await asyncio.sleep(0.001)
 
     def _stand_in_line(self, rows: Sequence[Sequence[int]]) -> Ticket:
@@ -132,6 +133,7 @@ class Batcher:
             else:
                 self._jobs[ids] = Job(ids)
                 ticket.own.append(self._jobs[ids])
+                self._tokens += len(ids)
             job = self._jobs[ids]
             if ticket not in job.waiting:
                 ticket.jobs.append(job)
@@ -159,6 +161,7 @@ class Batcher:
         while self._line and (not jobs or (len(jobs) < share and len(self._line[0].own[0].ids) <= left)):
             ticket = self._line.popleft()
             job = ticket.own.popleft()
+            self._tokens -= len(job.ids)
             if ticket.own:
                 self._line.append(ticket)
             if job.waiting:
@@ -171,7 +174,7 @@ class Batcher:
         return jobs
 
     async def _carry_out(self, jobs: list[Job]) -> tuple[int, float]:
-        """Encode a batch and deliver its vectors; return how many requests shared it, and the seconds it took."""
+        """Encode a batch and deliver its vectors; return how many requests made it up, and the seconds it took."""
         begun = time.perf_counter()
         self.running += 1
         try:
@@ -183,7 +186,8 @@ class Batcher:
         finally:
             self.running -= 1
         seconds = time.perf_counter() - begun
-        requests = len({ticket for job in jobs for ticket in job.waiting})
+        # The first who waits for a job brought it. Those who asked for the same text later did not stand in line.
+        requests = len({next(iter(job.waiting)) for job in jobs if job.waiting})
         self._texts, self._seconds = self._texts + len(jobs), self._seconds + seconds
         self.metrics.encoding.inc(seconds)
         self.metrics.batches.observe(len(jobs))

@@ -44,6 +44,7 @@ class Server(uvicorn.Server):
             uvicorn.Config(
                 app,
                 http=_reporting(self._make_room),
+                ws="none",  # an upgraded connection would be one of a kind that this class does not know
                 log_level="warning",
                 access_log=False,
                 server_header=False,
@@ -148,4 +149,4 @@ def _shares(wanted: int) -> tuple[int, int]:
 def _end_process() -> None:
     sys.stderr.write("twinpass: stopped; a request was still at work after its time.\n")
     sys.stderr.flush()
-    os._exit(1)
+    os._exit(0)  # stopping on request is no failure

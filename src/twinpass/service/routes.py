@@ -15,7 +15,7 @@ from fastapi.responses import PlainTextResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic_core import to_json
 
-from twinpass.search.index import Hit
+from twinpass.search.filters import parse
 from twinpass.service.batching import Vectors, while_connected
 from twinpass.service.errors import Refusal
 from twinpass.service.schemas import (
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from twinpass.service.app import Encoded, Service
 
 TRUNCATED = "X-Truncated-Inputs"  # how many texts were longer than the model reads
-BLOCK = 256  # queries searched at once; between blocks, a search that nobody waits for ends
+# Queries searched at once, and about how many hits; between blocks, a search that nobody waits for ends.
+BLOCK, BLOCK_HITS = 256, 2_048
 SAMPLE, SEED, BINS = 2_000, 42, 50  # vectors that /analysis looks at: all pairs of them take well under a second
 
 
@@ -57,7 +58,7 @@ def embeddings_router(service: Service) -> APIRouter:
             vectors = unit(vectors[:, : body.dimensions])
         written = _base64(vectors) if body.encoding_format == "base64" else vectors.tolist()
         data = [{"object": "embedding", "index": place, "embedding": each} for place, each in enumerate(written)]
-        return _answer(service, encoded, {"object": "list", "data": data})
+        return _answer(service, encoded, _json({"object": "list", "data": data}))
 
     @router.get("/models", response_model=Models, summary="List the served model")
     async def models() -> Any:
@@ -88,11 +89,12 @@ def own_router(service: Service) -> APIRouter:
         work = service.encode(texts, normalize=True)
         encoded = await while_connected(request, work, timeout=service.limits.timeout)
         matrix = encoded.vectors[: len(left)] @ encoded.vectors[-len(right) :].T
-        return _answer(service, encoded, {"matrix": matrix.clip(-1, 1).astype(float).round(6).tolist()})
+        return _answer(service, encoded, _json({"matrix": matrix.clip(-1, 1).astype(float).round(6).tolist()}))
 
     @router.post("/search", response_model=SearchResults, summary="Search the index")
     async def search(request: Request, body: SearchRequest) -> Response:
         service.check_index()  # before anything is encoded
+        parse(body.where)  # likewise: a mistake is answered at once
         queries = [body.query] if isinstance(body.query, str) else body.query
         _check_texts(service, queries, param="query")
         most = service.limits.max_hits
@@ -101,8 +103,7 @@ def own_router(service: Service) -> APIRouter:
             raise Refusal(400, message, code="too_many_hits")
         work = _search(service, queries, body)
         encoded, found = await while_connected(request, work, timeout=service.limits.timeout)
-        results = [[hit._asdict() | {"score": round(float(hit.score), 6)} for hit in hits] for hits in found]
-        return _answer(service, encoded, {"results": results})
+        return _answer(service, encoded, found)
 
     @router.get("/index", response_model=IndexInfo, summary="Describe the index")
     async def index(request: Request) -> Any:
@@ -149,19 +150,27 @@ async def _encode(service: Service, given: str | list[str] | list[int] | list[li
     return await service.encode(rows)
 
 
-async def _search(service: Service, queries: Sequence[str], body: SearchRequest) -> tuple[Encoded, list[list[Hit]]]:
+async def _search(service: Service, queries: Sequence[str], body: SearchRequest) -> tuple[Encoded, bytes]:
+    """Return what was found as JSON, which is also made in the thread: it may be large."""
     encoded = await service.encode(queries, normalize=True)
     given_up = threading.Event()
+    at_once, most = max(1, min(BLOCK, BLOCK_HITS // body.k)), service.limits.max_answer
 
-    def search() -> list[list[Hit]]:
+    def search() -> bytes:
         index, _ = service.fresh_index()
-        found: list[list[Hit]] = []
-        for start in range(0, len(queries), BLOCK):
+        found: list[bytes] = []
+        size = 0
+        for start in range(0, len(queries), at_once):
             if given_up.is_set():
                 break
-            block = encoded.vectors[start : start + BLOCK]
-            found += index.search_vectors(block, body.k, where=body.where, min_score=body.min_score)
-        return found
+            block = encoded.vectors[start : start + at_once]
+            for hits in index.search_vectors(block, body.k, where=body.where, min_score=body.min_score):
+                found.append(_json([hit._asdict() | {"score": round(float(hit.score), 6)} for hit in hits]))
+                size += len(found[-1])
+                if size > most:
+                    message = f"the answer is larger than {most:,} bytes. Lower k, or send fewer queries at once."
+                    raise Refusal(400, message, code="answer_too_large")
+        return b'{"results":[' + b",".join(found) + b"]}"
 
     try:
         return encoded, await service.in_search_thread(search)
@@ -227,13 +236,16 @@ def _measure_index(service: Service) -> Mapping[str, Any]:
     }
 
 
-def _answer(service: Service, encoded: Encoded, document: dict[str, Any]) -> Response:
-    """Return a document as JSON with model and usage, and a header that says how many texts were cut."""
+def _answer(service: Service, encoded: Encoded, document: bytes) -> Response:
+    """Return a JSON object with model and usage added, and a header that says how many texts were cut."""
     usage = {"prompt_tokens": encoded.tokens, "total_tokens": encoded.tokens}
     headers = {TRUNCATED: str(encoded.truncated)} if encoded.truncated else None
-    document = {**document, "model": service.name, "usage": usage}
-    content = to_json(document, inf_nan_mode="null", fallback=str)  # metadata may hold anything
+    content = b"".join((memoryview(document)[:-1], b",", _json({"model": service.name, "usage": usage})[1:]))
     return Response(content, media_type="application/json", headers=headers)
+
+
+def _json(value: object) -> bytes:
+    return to_json(value, inf_nan_mode="null", fallback=str)  # metadata may hold anything
 
 
 def _base64(vectors: Vectors) -> list[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Texts = Annotated[list[str], Field(min_length=1)]
-MAX_WHERE, MAX_CONDITIONS = 4_096, 64  # characters of all filters of a search, and how many: each reads every row
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
 
@@ -58,16 +57,6 @@ class SearchRequest(_Request):
     k: int = Field(10, ge=1, le=1000)
     min_score: float | None = Field(None, allow_inf_nan=False)
     where: str | list[str] | None = Field(None, description="Filters on metadata, such as `year > 2000`.")
-
-    @field_validator("where")
-    @classmethod
-    def _is_bounded(cls, where: str | list[str] | None) -> str | list[str] | None:
-        given = [where] if isinstance(where, str) else where or []
-        if len(given) > MAX_CONDITIONS:
-            raise ValueError(f"where: expected at most {MAX_CONDITIONS} conditions, got {len(given):,}")
-        if (length := sum(map(len, given))) > MAX_WHERE:
-            raise ValueError(f"where: expected at most {MAX_WHERE:,} characters, got {length:,}")
-        return where
 
 
 class Usage(BaseModel):

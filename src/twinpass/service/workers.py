@@ -36,13 +36,22 @@ class Workers:
         with self._lock:
             if self.line is not None and self.unfinished >= self.threads + self.line:
                 raise Full
+            if len(self._started) < min(self.threads, self.unfinished + 1):
+                self._start_thread()
             self.unfinished += 1
-            if len(self._started) < min(self.threads, self.unfinished):
-                self._started.append(threading.Thread(target=self._serve, name=self.name, daemon=True))
-                self._started[-1].start()
         future: Future[T] = Future()
         self._work.put((future, work))
         return await asyncio.wrap_future(future)
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._serve, name=self.name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the system gives no more threads: those that run do the work, only later
+            if not self._started:
+                raise
+        else:
+            self._started.append(thread)
 
     def close(self, seconds: float) -> None:
         """Let the threads end, and wait for them, but no longer than this."""

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 PREFIX = "source_"  # for a column of the user that has the name of one of ours
 BATCH = 4_096  # rows in one row group of a parquet file
 # Which parquet type holds every one of these kinds of values without loss; all other mixtures become text.
-_TYPES = (({"bool"}, "bool"), ({"int", "long"}, "int64"), ({"int", "float"}, "float64"))
+TYPES = (({"bool"}, "bool"), ({"int", "long"}, "int64"), ({"int", "float"}, "float64"))
 
 
 def check_table(output: Name, *, also: Sequence[str] = ()) -> None:
@@ -48,10 +48,10 @@ def write_table(output: Name, rows: Iterable[Mapping[str, Any]], *, columns: Seq
         for count, row in enumerate(rows, start=1):  # noqa: B007 - the last count is the result
             values = plain(row)
             for name, value in values.items():
-                kinds.setdefault(name, set()).add(_kind(value))
+                kinds.setdefault(name, set()).add(kind_of(value))
             kept.write(json.dumps(values, default=str) + "\n")
         kept.seek(0)
-        _WRITERS[path.suffix](aside, map(json.loads, kept), {name: _type(found) for name, found in kinds.items()})
+        _WRITERS[path.suffix](aside, map(json.loads, kept), {name: type_of(found) for name, found in kinds.items()})
     return count
 
 
@@ -80,16 +80,17 @@ def write_lines(output: Name, lines: Iterable[str]) -> int:
     return count
 
 
-def _kind(value: Any) -> str:
+def kind_of(value: object) -> str:
+    """Return what a value is, as far as the type of a column depends on it."""
     if type(value) is not int:
         return type(value).__name__
     return "int" if abs(value) <= 2**53 else "long" if -(2**63) <= value < 2**63 else "huge"
 
 
-def _type(kinds: set[str]) -> str:
+def type_of(kinds: set[str], types: Sequence[tuple[set[str], str]] = TYPES) -> str:
     """Return the type of a column with these kinds of values; None is a value of every type."""
     found = kinds - {"NoneType"}
-    return next((alias for fitting, alias in _TYPES if found and found <= fitting), "string")
+    return next((alias for fitting, alias in types if found and found <= fitting), "string")
 
 
 def _text(value: Any) -> str | None:

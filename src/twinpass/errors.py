@@ -26,7 +26,7 @@ class TwinpassError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the text as it is, whatever a constructor expects: a refusal goes to every process of a run."""
-        return copyreg.__newobj__, (type(self), *self.args), vars(self)
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
 
 class UserError(TwinpassError):

@@ -327,14 +327,14 @@ def test_a_damaged_index_can_be_built_again(index: Path) -> None:
     ],
 )
 def test_what_a_manifest_may_not_say(index: Path, change: dict, told: str) -> None:
-    from twinpass.search.manifest import _checksum
+    from twinpass.files import sealed
 
     document = json.loads((index / "index.json").read_text())
     del document["checksum"]
     first = change["parts"][0] if isinstance(change.get("parts"), list) else None
     parts = {"parts": [document["parts"][0] | first, *document["parts"][1:]]} if first else {}
     document |= change | parts
-    (index / "index.json").write_text(json.dumps(document | {"checksum": _checksum(document)}))
+    (index / "index.json").write_text(json.dumps(sealed(document)))
     with pytest.raises(InputError, match=told):
         Index.open(index)
     assert not Index.verify(index).whole

@@ -117,11 +117,11 @@ def test_a_change_that_cannot_be_read_is_logged_once_and_the_index_searched_as_i
 def test_an_answer_is_made_in_the_thread_and_bounded(encoder, index, monkeypatch):
     write, threads = routes._json, []
     monkeypatch.setattr(routes, "_json", lambda value: threads.append(threading.current_thread().name) or write(value))
-    service = Service(encoder, index, limits=Limits(max_answer=500))
-    answer = ask(service, "POST", "/search", json={"query": ["a dog", "a cat"], "k": 2})
+    limits = Limits(max_answer=500)
+    answer = ask(Service(encoder, index, limits=limits), "POST", "/search", json={"query": ["a dog", "a cat"], "k": 2})
     assert [len(hits) for hits in answer.json()["results"]] == [2, 2] and answer.json()["usage"]["total_tokens"] > 2
     assert threads[:2] == ["searching"] * 2
-    answer = ask(service, "POST", "/search", json={"query": ["a dog"] * 9, "k": 3})
+    answer = ask(Service(encoder, index, limits=limits), "POST", "/search", json={"query": ["a dog"] * 9, "k": 3})
     assert answer.status_code == 400 and error_of(answer)["code"] == "answer_too_large"
     assert "larger than 500 bytes. Lower k" in error_of(answer)["message"]
 

@@ -258,9 +258,9 @@ def _replace_query(layer: nn.Module) -> None:
 ALTERATIONS: dict[str, Callable[[Any], object]] = {
     "another class": _replace_query,
     "a parametrised weight": lambda layer: nn.utils.parametrizations.weight_norm(layer.intermediate.dense),
-    "a forward hook": lambda layer: layer.output.dense.register_forward_hook(lambda *given: given[-1] + 1),
+    "a forward hook": lambda layer: layer.output.dense.register_forward_hook(lambda *given: given[-1] * 2),
     "a hook before": lambda layer: layer.attention.output.LayerNorm.register_forward_pre_hook(
-        lambda _, given: (given[0] * 2,)
+        lambda _, given: (given[0] ** 2,)
     ),
     "no bias": lambda layer: layer.output.dense.register_parameter("bias", None),
 }

@@ -81,6 +81,7 @@ class Batcher:
         self.forward, self.token_budget, self.metrics, self.parallel = forward, token_budget, metrics, parallel
         self.threads = Workers(parallel, name="encoding")
         self.running = 0  # batches that are being encoded
+        self._encoding = 0  # texts in them
         self._line: deque[Ticket] = deque()
         self._tokens = 0  # of the jobs in line
         self._jobs: dict[Ids, Job] = {}  # waiting or being encoded
@@ -153,11 +154,11 @@ class Batcher:
     def _take(self) -> list[Job]:
         """Return the next batch: one job of each request in turn, so that a large request does not delay small ones.
 
-        Batches that are encoded side by side share the line evenly: whoever comes next would wait for a larger one.
+        Batches that are encoded side by side are of equal size: whoever comes next would wait for a larger one.
         """
         jobs: list[Job] = []
         left = self.token_budget
-        share = -(-sum(len(ticket.own) for ticket in self._line) // self.parallel)
+        share = -(-(sum(len(ticket.own) for ticket in self._line) + self._encoding) // self.parallel)
         while self._line and (not jobs or (len(jobs) < share and len(self._line[0].own[0].ids) <= left)):
             ticket = self._line.popleft()
             job = ticket.own.popleft()
@@ -176,7 +177,7 @@ class Batcher:
     async def _carry_out(self, jobs: list[Job]) -> tuple[int, float]:
         """Encode a batch and deliver its vectors; return how many requests made it up, and the seconds it took."""
         begun = time.perf_counter()
-        self.running += 1
+        self.running, self._encoding = self.running + 1, self._encoding + len(jobs)
         try:
             vectors = await self.threads.run(partial(self.forward, [job.ids for job in jobs]))
         except Exception as error:  # whatever it is, the waiting requests must get it, and the service continues
@@ -184,7 +185,7 @@ class Batcher:
                 self._fail(job, error)
             return 1, 0.0
         finally:
-            self.running -= 1
+            self.running, self._encoding = self.running - 1, self._encoding - len(jobs)
         seconds = time.perf_counter() - begun
         # The first who waits for a job brought it. Those who asked for the same text later did not stand in line.
         requests = len({next(iter(job.waiting)) for job in jobs if job.waiting})

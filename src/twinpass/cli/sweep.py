@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinpass.cli.console import Console, command_line, verb
-from twinpass.cli.train import RunOptions, given_fields, new_run, watching
+from twinpass.cli.train import Preset, RunOptions, StartModel, TextColumns, given_fields, new_run, watching
 
 
 @verb
@@ -21,14 +21,9 @@ def sweep(
         list[str], typer.Option(help="Values to try: learning_rate=1e-5,3e-5. Repeatable: every combination is run.")
     ],
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each combination, from --seed on.")] = 1,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
-    ] = None,
-    columns: Annotated[str | None, typer.Option(help="Text columns by name or position, comma-separated.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")
-    ] = None,
+    model: StartModel = None,
+    columns: TextColumns = None,
+    preset: Preset = None,
 ) -> None:
     """Train with every combination of some settings, and show which scores best on --dev.
 

@@ -51,6 +51,15 @@ RunOptions = dataclasses.make_dataclass(
 )
 
 
+# Options that `sweep` has, too.
+StartModel = Annotated[
+    str | None,
+    typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
+]
+TextColumns = Annotated[str | None, typer.Option(help="Text columns by name or position, comma-separated.")]
+Preset = Annotated[str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")]
+
+
 @verb
 def train(
     console: Console,
@@ -65,14 +74,9 @@ def train(
             show_default=False,
         ),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
-    ] = None,
-    columns: Annotated[str | None, typer.Option(help="Text columns by name or position, comma-separated.")] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")
-    ] = None,
+    model: StartModel = None,
+    columns: TextColumns = None,
+    preset: Preset = None,
     leakage: Annotated[
         str | None, typer.Option(help="An evaluation file: report which of its sentences the training text contains.")
     ] = None,

@@ -130,7 +130,7 @@ def _reporting(made: Any) -> Any:
 def _shares(wanted: int) -> tuple[int, int]:
     """Return how many connections may be open, and how many accepted at once, with the files that may be opened.
 
-    asyncio accepts up to three times as many as it is told to before the first of them can be refused.
+    asyncio accepts up to three times as many connections as the limit before the first of them can be refused.
     """
     try:
         import resource

@@ -93,7 +93,7 @@ def build(model: str, folder: Path) -> Path:
         " ".join(words[(7 * row + place) % len(words)] for place in range(5, 5 + row % 20)) for row in range(TEXTS)
     ]
     texts.write_text("".join(f"{row} {line}\n" for row, line in enumerate(lines)), encoding="utf-8")
-    run([*TWINPASS, "index", "build", model, str(texts), "-o", str(folder / "index")])
+    run([*TWINPASS, "index", "build", str(texts), "-m", model, "-o", str(folder / "index")])
     return folder / "index"
 
 

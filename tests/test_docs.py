@@ -69,13 +69,17 @@ def _sections(page: Path) -> set[str]:
 
 def _commands(page: Path) -> list[str]:
     """Return a page's twinpass commands, of fenced blocks and between backticks, without comments."""
+    prose = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return fenced_commands(page) + re.findall(r"`(twinpass\s[a-z][^`]*)`", prose)
+
+
+def fenced_commands(page: Path) -> list[str]:
+    """Return the twinpass commands of a page's fenced blocks, which are written out, without comments."""
     fence = re.compile(r"^```(?:bash|console)?\n(.*?)^```$", flags=re.M | re.S)
     text = page.read_text(encoding="utf-8")
     lines = "".join(fence.findall(text)).replace("\\\n", " ").splitlines()
     starts = (re.search(r"(?:^|^\$ |\| |&& |-m )(?:\.venv/bin/)?(twinpass [a-z].*)", line) for line in lines)
-    fenced = [re.split(r"\s#\s", start[1])[0] for start in starts if start]
-    prose = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
-    return fenced + re.findall(r"`(twinpass\s[a-z][^`]*)`", prose)
+    return [re.split(r"\s#\s", start[1])[0] for start in starts if start]
 
 
 def _not_there(line: str) -> list[str]:
@@ -91,6 +95,35 @@ def _not_there(line: str) -> list[str]:
             return [name]
     known = {"--help"}.union(*([*option.opts, *option.secondary_opts] for option in command.params))
     return [f"{name} {flag}" for flag in re.findall(r"(?<=\s)--[a-z][a-z-]*", line) if flag not in known]
+
+
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="needs mkdocs (pip install 'twinpass[docs]')")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")],
+        cwd=TOP,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(TOP / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    reference = (tmp_path / "site" / "reference.html").read_text(encoding="utf-8")
+    public = [name for name in twinpass.__all__ if name != "__version__"]
+    assert [name for name in public if f'id="{twinpass._PUBLIC[name]}.{name}"' not in reference] == []
+    built = "".join(path.read_text(encoding="utf-8") for path in (tmp_path / "site").glob("*.html"))
+    assert (
+        re.findall(
+            r'<(?:script|img)[^>]+src="(?:https?:)?//[^"]*"|<link[^>]+stylesheet[^>]+href="(?:https?:)?//', built
+        )
+        == []
+    )
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = re.findall(r"([\w-]+\.md)$", (TOP / "mkdocs.yml").read_text(encoding="utf-8"), flags=re.M)
+    pages = sorted(page.name for page in (TOP / "docs").glob("*.md"))
+    assert sorted(listed) == pages, "add the page to nav in mkdocs.yml"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

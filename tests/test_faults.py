@@ -54,9 +54,9 @@ def test_the_main_verbs_need_no_network(model: str, sentences: Path, tmp_path: P
         pytest.skip("this user may not make a network namespace")
     cpu = "--device cpu --quiet"
     commands = [
-        f"encode {model} {sentences} -o v.npy {cpu}",
+        f"encode {sentences} -m {model} -o v.npy {cpu}",
         f"train {sentences} -m {model} -o trained --steps 2 --batch-size 2 {cpu}",
-        f"index build trained {sentences} -o index {cpu}",
+        f"index build {sentences} -m trained -o index {cpu}",
         f"search index dog {cpu}",
     ]
     environment = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}

@@ -75,7 +75,7 @@ def kill_nodes(program: Program, material: Material, tries: int, rng: random.Ran
         return Row("cluster", what, skipped="Ray is not installed (extra [ray])")
     folder = program.work / "ray"
     folder.mkdir()
-    command = ("encode", str(material.model), str(material.table), "-o", "out.parquet", *SHARDS, *CPU)
+    command = ("encode", str(material.table), "-m", str(material.model), "-o", "out.parquet", *SHARDS, *CPU)
     worked(program.verb(*command, cwd=folder))
     expected = digests(folder, "out.parquet/*.parquet")
     failures: list[str] = []

@@ -298,7 +298,7 @@ def make_material(program: Program, seed: int) -> Material:
     written = "\n".join(",".join(map(str, pair)) for pair in pairs)
     material.dev.write_text(f"sentence1,sentence2,score\n{written}\n", encoding="utf-8")
     worked(program.call(_make_model, material.folder, seed))
-    fitting = ["fit", "whitening", "plain", "texts.txt", "-o", "model", "--device", "cpu", "--quiet"]
+    fitting = ["fit", "whitening", "texts.txt", "-m", "plain", "-o", "model", "--device", "cpu", "--quiet"]
     worked(program.verb(*fitting, cwd=material.folder))
     return material
 

@@ -57,7 +57,8 @@ def _copy_int8(program: Program, material: Material, folder: Path) -> None:
 
 def _encode(program: Program, material: Material, folder: Path) -> Ended:
     return _value(
-        program.verb("encode", "model", material.texts, "-o", "out.npy", *CPU, cwd=folder), digests(folder, "out.npy")
+        program.verb("encode", material.texts, "-m", "model", "-o", "out.npy", *CPU, cwd=folder),
+        digests(folder, "out.npy"),
     )
 
 
@@ -121,7 +122,7 @@ def _train_from_file() -> Any:
 
 
 def _build_index(program: Program, material: Material, folder: Path) -> None:
-    worked(program.verb("index", "build", material.model, material.table, "-o", "index", *CPU, cwd=folder))
+    worked(program.verb("index", "build", material.table, "-m", material.model, "-o", "index", *CPU, cwd=folder))
     worked(program.verb("index", "add", "index", material.more, *CPU, cwd=folder))
     worked(program.verb("index", "remove", "index", "--where", "year<1995", *CPU, cwd=folder))
 
@@ -156,7 +157,7 @@ def _verify(program: Program, material: Material, folder: Path) -> Ended:
 
 
 def _encode_parquet(program: Program, material: Material, folder: Path) -> None:
-    worked(program.verb("encode", material.model, material.table, "-o", "vectors.parquet", *CPU, cwd=folder))
+    worked(program.verb("encode", material.table, "-m", material.model, "-o", "vectors.parquet", *CPU, cwd=folder))
 
 
 def _load(program: Program, material: Material, folder: Path) -> Ended:
@@ -167,7 +168,7 @@ def _load(program: Program, material: Material, folder: Path) -> Ended:
 def _encode_npy(program: Program, material: Material, folder: Path) -> None:
     lines = [line for row in material.dev.read_text().splitlines()[1:] for line in row.split(",")[:2]]
     (folder / "vectors.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    worked(program.verb("encode", material.model, "vectors.txt", "-o", "vectors.npy", *CPU, cwd=folder))
+    worked(program.verb("encode", "vectors.txt", "-m", material.model, "-o", "vectors.npy", *CPU, cwd=folder))
 
 
 def _evaluate_npy(program: Program, material: Material, folder: Path) -> Ended:
@@ -199,7 +200,7 @@ def _encode_and_die(model: str, table: str) -> None:
 
 
 def _resume_shards(program: Program, material: Material, folder: Path) -> Ended:
-    command = ("encode", material.model, material.table, "-o", "out.parquet", "--shard-rows", 20, *CPU)
+    command = ("encode", material.table, "-m", material.model, "-o", "out.parquet", "--shard-rows", 20, *CPU)
     return _value(program.verb(*command, cwd=folder), digests(folder, "out.parquet/*.parquet"))
 
 

@@ -101,13 +101,13 @@ def cases(material: Material, *, int8: str | None, address: str | None, no_ray: 
     dev = ("--dev", str(material.dev), "--eval-every", "4")
     simcse = ("train", texts, "-o", "out", "-m", model, *short, *dev)
     tension = ("train", texts, "-o", "out", "-m", model, "--method", "ct", *short)
-    build = ("index", "build", model, table, "-o", "index", *CPU)
+    build = ("index", "build", table, "-m", model, "-o", "index", *CPU)
     add = ("index", "add", "index", more, *CPU)
     remove = ("index", "remove", "index", "--where", "year<2005", *CPU)
     compact = ("index", "compact", "index", *CPU)
 
     def encode(name: str, *options: str, named: str = model) -> tuple[str, ...]:
-        return ("encode", named, table, "-o", name, *options, *CPU)
+        return ("encode", table, "-m", named, "-o", name, *options, *CPU)
 
     sharded = encode("out.parquet", "--shard-rows", "9")
     quantised = encode("out.npy", named=str(material.folder / "int8"))
@@ -117,7 +117,7 @@ def cases(material: Material, *, int8: str | None, address: str | None, no_ray: 
         Case("train, two encoders", 0.08, tension, (*tension, "--resume"), trained),
         Case("index build", 0.1, build, (*build, "--overwrite"), indexed, unchanged=True),
         Case("index build over another", 0.06, (*build, "--overwrite"), (*build, "--overwrite"), indexed,
-             before=(("index", "build", model, more, "-o", "index", *CPU),), unchanged=True),
+             before=(("index", "build", more, "-m", model, "-o", "index", *CPU),), unchanged=True),
         Case("index add", 0.12, add, (*add, "--unique"), indexed, before=(build,), unchanged=True),
         Case("index remove", 0.08, remove, remove, indexed, before=(build, add), unchanged=True),
         Case("index compact", 0.08, compact, compact, indexed, before=(build, add, remove), unchanged=True),

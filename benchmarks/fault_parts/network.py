@@ -27,7 +27,7 @@ body = json.dumps({"query": "a dog", "k": 3}).encode()
 asked = urllib.request.Request(url + "/search", body, {"Content-Type": "application/json"})
 found = json.load(urllib.request.urlopen(asked, timeout=60))
 service.terminate()
-sys.exit(service.wait(60) or (len(found["results"][0]) != 3))
+sys.exit(service.wait(60) or (len(found["results"][0]["hits"]) != 3))
 """
 # The namespace is what it should be: nothing outside answers, and no name is found.
 ALONE = """
@@ -61,12 +61,12 @@ def run(
     short = ("--steps", "4", "--batch-size", "8", "--save-every", "2", "--eval-every", "2", "--dev", dev)
     verbs = [
         ("doctor",),
-        ("encode", model, texts, "-o", "vectors.npy", *cpu),
+        ("encode", texts, "-m", model, "-o", "vectors.npy", *cpu),
         ("similarity", "a dog", "the cat", "-m", model, *cpu),
         ("train", texts, "-o", "trained", "-m", model, *short, *cpu),
         ("evaluate", "trained", "--tasks", "STS12", "--data", "data", "--resamples", "100", *cpu),
         ("evaluate", "trained", "--tasks", f"scored:{dev}", "--resamples", "100", *cpu),
-        ("index", "build", "trained", table, "-o", "index", *cpu),
+        ("index", "build", table, "-m", "trained", "-o", "index", *cpu),
         ("index", "add", "index", more, *cpu),
         ("search", "index", "a dog", *cpu),
         ("dedupe", "index", *cpu),

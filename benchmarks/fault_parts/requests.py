@@ -103,7 +103,11 @@ def run(
     """Start a service with an index, send it everything, and stop it while clients still hold on to it."""
     folder = program.work / "service"
     folder.mkdir()
-    worked(program.verb("index", "build", material.model, material.table, "-o", "index", "--device", "cpu", cwd=folder))
+    worked(
+        program.verb(
+            "index", "build", material.table, "-m", material.model, "-o", "index", "--device", "cpu", cwd=folder
+        )
+    )
     told = ["serve", material.model, "--index", "index", "--port", 0, "--timeout", timeout, "--device", "cpu"]
     with (folder / "errors").open("wb") as errors:
         service = subprocess.Popen(

@@ -19,12 +19,16 @@ _PUBLIC = {
     "compare": "twinpass.evaluation.compare",
     "create_app": "twinpass.service.app",
     "demo": "twinpass.workflows.demo",
+    "distill": "twinpass.workflows.distill",
     "doctor": "twinpass.workflows.doctor",
     "encode_file": "twinpass.bulk.encode_file",
     "evaluate": "twinpass.evaluation.evaluate",
+    "evaluate_models": "twinpass.evaluation.side_by_side",
+    "export": "twinpass.workflows.export",
     "fit": "twinpass.workflows.fit",
     "list_recipes": "twinpass.recipes.reproduce",
     "list_tasks": "twinpass.evaluation.tasks",
+    "mine": "twinpass.workflows.mine",
     "open_corpus": "twinpass.text.corpus",
     "quantize": "twinpass.workflows.quantize",
     "reproduce": "twinpass.recipes.reproduce",
@@ -48,12 +52,16 @@ __all__ = [
     "compare",
     "create_app",
     "demo",
+    "distill",
     "doctor",
     "encode_file",
     "evaluate",
+    "evaluate_models",
+    "export",
     "fit",
     "list_recipes",
     "list_tasks",
+    "mine",
     "open_corpus",
     "quantize",
     "reproduce",
@@ -72,6 +80,7 @@ if TYPE_CHECKING:
     from twinpass.errors import TwinpassError, UserError
     from twinpass.evaluation.compare import compare
     from twinpass.evaluation.evaluate import evaluate, task_texts
+    from twinpass.evaluation.side_by_side import evaluate_models
     from twinpass.evaluation.tasks import list_tasks
     from twinpass.recipes.reproduce import list_recipes, reproduce
     from twinpass.search.index import Index
@@ -81,8 +90,11 @@ if TYPE_CHECKING:
     from twinpass.text.corpus import open_corpus
     from twinpass.text.nli import triplets
     from twinpass.workflows.demo import demo
+    from twinpass.workflows.distill import distill
     from twinpass.workflows.doctor import doctor
+    from twinpass.workflows.export import export
     from twinpass.workflows.fit import fit
+    from twinpass.workflows.mine import mine
     from twinpass.workflows.quantize import quantize
     from twinpass.workflows.sweep import sweep
     from twinpass.workflows.train import train

@@ -38,9 +38,10 @@ def info_nce(
     """Eq. 1: mean over i of -log softmax_j(sim(h_i, h+_j) / tau) at j = i; h and h_pos are (N, d), N >= 1.
 
     `mask` (N, N) is True where h+_j is known to mean the same as h_i: such false negatives are excluded
-    from the sum. The diagonal is ignored: the positive always counts.
+    from the sum. The diagonal is ignored: the positive always counts. Rows of h_pos after the N-th, each with its
+    column of the mask, are negatives of every row.
     """
-    return _cross_entropy(_similarities(h, h_pos, similarity) / temperature, mask)
+    return contrast(similarities(h, h_pos, similarity) / temperature, mask)
 
 
 def alignment(x: Tensor, x_pos: Tensor) -> Tensor:
@@ -119,18 +120,18 @@ def weighted(
     mask: Tensor | None = None,
 ) -> Tensor:
     """Eq. 8: Eq. 5 with a row's own hard negative counted alpha > 0 times; alpha is a weight, not a logit."""
-    to_positives = _similarities(h, h_pos, similarity) / temperature
-    to_negatives = _similarities(h, h_neg, similarity) / temperature
+    to_positives = similarities(h, h_pos, similarity) / temperature
+    to_negatives = similarities(h, h_neg, similarity) / temperature
     # alpha * e^s = e^(s + log alpha): added after the temperature, and only where i = j.
     own = torch.eye(len(h), dtype=h.dtype, device=h.device) * math.log(alpha)
-    return _cross_entropy(torch.cat([to_positives, to_negatives + own], dim=1), mask)
+    return contrast(torch.cat([to_positives, to_negatives + own], dim=1), mask)
 
 
 def _unit(x: Tensor) -> Tensor:
     return normalize(x, dim=1)
 
 
-def _similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
+def similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
     """Return sim(a_i, b_j) for all i and j; the cosine with a zero vector is 0."""
     if similarity == "dot":
         return a @ b.T
@@ -139,7 +140,7 @@ def _similarities(a: Tensor, b: Tensor, similarity: Similarity) -> Tensor:
     raise ValueError(f"expected similarity 'cosine' or 'dot', got {similarity!r}")
 
 
-def _cross_entropy(logits: Tensor, mask: Tensor | None) -> Tensor:
+def contrast(logits: Tensor, mask: Tensor | None) -> Tensor:
     """Return the mean of -log softmax at the diagonal, without the masked candidates."""
     own = torch.arange(len(logits), device=logits.device)
     if mask is not None:

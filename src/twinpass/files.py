@@ -20,8 +20,8 @@ from typing import Any
 from twinpass.errors import InputError, OutputError
 
 # The umask can only be read by setting it, so this is done once, before there are threads.
-_UMASK = os.umask(0)
-os.umask(_UMASK)
+UMASK = os.umask(0)
+os.umask(UMASK)
 
 PART = ".part"  # the end of the name of a file or folder that is not complete
 _FULL = {errno.ENOSPC, errno.EDQUOT}
@@ -121,6 +121,21 @@ def check_writable(target: str | os.PathLike[str]) -> None:
     """Raise OutputError now if a file or folder of this name could not be written later."""
     with _beside(Path(target), folder=False):
         pass
+
+
+def check_replaceable(output: Path, *, record: str, verb: str, overwrite: bool) -> None:
+    """Raise OutputError for a folder that cannot be written, or that the verb did not write or may not replace.
+
+    The verb writes the file `record` into every folder that it makes.
+    """
+    if not output.exists():
+        check_writable(output)
+    elif output.is_dir() and not any(output.iterdir()):
+        return
+    elif not (output / record).is_file():
+        raise OutputError(f"{output} already exists and was not written by {verb}. Choose another --output.")
+    elif not overwrite:
+        raise OutputError(f"{output} already exists. Add --overwrite to replace it, or choose another --output.")
 
 
 def refuse_own_input(target: str | os.PathLike[str], inputs: Iterable[Path]) -> None:
@@ -270,7 +285,7 @@ def _make_locked(target: Path, *, folder: bool) -> tuple[Path, int]:
 def _make_file(suffix: str, prefix: str, dir: Path) -> str:
     handle, name = tempfile.mkstemp(suffix, prefix, dir)
     os.close(handle)
-    Path(name).chmod(0o666 & ~_UMASK)
+    Path(name).chmod(0o666 & ~UMASK)
     return name
 
 
@@ -317,7 +332,7 @@ def flush(path: Path) -> None:
 
 def replace_folder(aside: Path, target: Path) -> None:
     """Rename a finished folder to the target; the old one is deleted only after that succeeded."""
-    aside.chmod(0o777 & ~_UMASK)
+    aside.chmod(0o777 & ~UMASK)
     if not target.exists():
         aside.rename(target)
         return

@@ -22,7 +22,7 @@ class Started:
 
     method: str
     objective: str  # what is trained, in one line
-    view: str  # of SimCSE: dropout, pairs or triplets; otherwise empty
+    view: str  # of SimCSE: dropout, pairs, triplets, classes or scores, joined by + in a mixture; otherwise empty
     why: str  # why this objective was chosen
     pooler: str
     rows: int
@@ -34,6 +34,20 @@ class Started:
     parameters: int
     lexical_overlap: float | None
     notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixed:
+    """One part of a mixture, before the first step; the loss of its steps is in the events that name it."""
+
+    name: str
+    objective: str
+    view: str
+    why: str
+    rows: int
+    share: float  # of the steps, 0 to 1
+    batch_size: int
+    lexical_overlap: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +65,7 @@ class Stepped:
     masked: int  # false negatives masked in this batch
     sentences_per_second: float  # texts through an encoder per second of training
     seconds_left: float
+    part: str = ""  # of a mixture: which part the batch was of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +104,7 @@ class Stopped:
     advice: str
 
 
-Event = Started | Stepped | Evaluated | Tracked | Saved | Stopped
+Event = Started | Mixed | Stepped | Evaluated | Tracked | Saved | Stopped
 OnEvent = Callable[[Event], None]
 
 
@@ -195,7 +210,8 @@ def _whole_length(path: Path, length: int) -> int:
 
 def _curves(event: Event) -> dict[str, float]:
     if isinstance(event, Stepped):
-        return {"train/loss": event.loss, "train/learning_rate": event.learning_rate}
+        loss = "train/loss" + (f"/{event.part}" if event.part else "")
+        return {loss: event.loss, "train/learning_rate": event.learning_rate}
     if isinstance(event, Evaluated):
         return {f"dev/{name}": value for name, value in event.scores.items()}
     if isinstance(event, Tracked):
@@ -217,6 +233,7 @@ class RunLog:
 
     name: str
     loss: list[tuple[int, float]] = field(default_factory=list)
+    losses: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # of a mixture: by part
     dev: list[tuple[int, dict[str, float]]] = field(default_factory=list)
     geometry: list[tuple[int, float, float]] = field(default_factory=list)  # step, alignment, uniformity
 
@@ -241,6 +258,8 @@ def _add(log: RunLog, event: Mapping[str, Any]) -> None:
     kind, step = event.get("event"), int(event.get("step", 0))
     if kind == _kind(Stepped) and event.get("loss") is not None:
         log.loss.append((step, float(event["loss"])))
+        if part := event.get("part"):
+            log.losses.setdefault(part, []).append(log.loss[-1])
     elif kind == _kind(Evaluated):
         log.dev.append((step, {name: float(value) for name, value in event["scores"].items() if value is not None}))
     elif kind == _kind(Tracked):

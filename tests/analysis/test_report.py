@@ -173,5 +173,5 @@ def test_a_report_replaces_a_report_and_nothing_else(report: Path, tmp_path: Pat
     (tmp_path / "mine.txt").write_text("precious")
     with pytest.raises(OutputError, match="not empty and not a report"):
         check_target(tmp_path)
-    with pytest.raises(OutputError, match="it is a file"):
+    with pytest.raises(OutputError, match="expected the name of a folder for the report, or one that ends in"):
         check_target(tmp_path / "mine.txt")

@@ -86,7 +86,7 @@ def test_the_folder_holds_the_vectors_and_columns_of_one_process(cluster, model,
 
 def test_killed_and_run_again_it_does_only_the_rest(cluster, model, source, tmp_path):
     out, work = tmp_path / "v.parquet", tmp_path / "v.parquet.unfinished"
-    told = ["encode", model, str(source), "-o", str(out), "--ray", "--workers", "1", "--shard-rows", "6"]
+    told = ["encode", str(source), "-m", model, "-o", str(out), "--ray", "--workers", "1", "--shard-rows", "6"]
     command = [sys.executable, "-c", DIES, *told, "--address", cluster]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -136,7 +136,7 @@ def test_debug_by_environment(run, tryout, monkeypatch: pytest.MonkeyPatch):
     [
         (["encoed"], "No such command 'encoed'. Did you mean 'encode'? Try: twinpass --help"),
         (["--bogus"], "No such option: --bogus"),
-        (["encode"], "Missing argument '[MODEL] INPUT'"),
+        (["encode"], "Missing argument 'INPUT'"),
         (["encode", "x.txt"], "Missing option '--output' / '-o'"),
         (["doctor", "--seed", "many"], "Invalid value for '--seed'"),
     ],

@@ -56,7 +56,7 @@ def test_int8_never_dies_by_a_signal(on_processor, model, sentences, tmp_path):
         kept.unlink()
     made = tmp_path / "int8"
     twinpass.quantize(model, WORDS, output=made, texts=10, minimum_cosine=0)
-    work = ["encode", made, sentences, "-o", tmp_path / "vectors.npy"]
+    work = ["encode", sentences, "-m", made, "-o", tmp_path / "vectors.npy"]
     helped = on_processor("amx", *work)
     assert helped.code == 0, helped.err
     refused = on_processor("amx", *work, **{LIMIT: "AVX512_CORE_AMX"})  # the user's own

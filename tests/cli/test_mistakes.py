@@ -67,7 +67,7 @@ def test_bytes_that_are_not_utf8(command, out, tmp_path):
 
 
 def test_unknown_model(command, out, sentences):
-    refuse(command("encode", "no-such-model", sentences, "-o", out / "v.npy"), out, "no-such-model", "minilm")
+    refuse(command("encode", sentences, "-m", "no-such-model", "-o", out / "v.npy"), out, "no-such-model", "minilm")
 
 
 def test_missing_output_folder(command, out, sentences):
@@ -90,19 +90,19 @@ def test_csv_row_with_too_few_columns(command, out, tmp_path):
 
 def test_full_disk(command, out, model, many):
     with mounted(out, "size=100k"):
-        refuse(command("encode", model, many, "-o", out / "v.npy"), out, "v.npy", "No space left on device")
+        refuse(command("encode", many, "-m", model, "-o", out / "v.npy"), out, "v.npy", "No space left on device")
 
 
 @pytest.mark.parametrize("name", ["v.parquet", "v.safetensors"])
 def test_full_disk_in_this_process(run, out, model, many, name: str):
     with mounted(out, "size=100k"):
-        refuse(run("encode", model, many, "-o", out / name), out, name, "No space left on device")
+        refuse(run("encode", many, "-m", model, "-o", out / name), out, name, "No space left on device")
 
 
 def test_file_larger_than_allowed(command, out, model, many):
     limit = 100_000
     ran = command(
-        "encode", model, many, "-o", out / "v.safetensors", "--shard-rows", 1500,
+        "encode", many, "-m", model, "-o", out / "v.safetensors", "--shard-rows", 1500,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )  # fmt: skip
     refuse(ran, out, "v.safetensors", "File too large")

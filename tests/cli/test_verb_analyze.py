@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from tests.tiny import WORDS
 
@@ -49,6 +50,18 @@ def test_text_without_labels(run, model, sentences, tmp_path) -> None:
     assert "not measured: alignment" in done.out and "not measured: cosine densities" in done.out
     assert not (tmp_path / "report" / "figures" / "density-light.svg").exists()
     assert (tmp_path / "report" / "figures" / "spectrum-light.svg").exists()
+
+
+def test_the_numbers_in_a_table(run, model, pairs, tmp_path) -> None:
+    for suffix in (".csv", ".parquet", ".jsonl"):
+        done = run("analyze", model, "--data", pairs, "-o", tmp_path / f"a{suffix}", "--device", "cpu")
+        assert done.code == 0, done.err
+    (row,) = pq.read_table(tmp_path / "a.parquet").to_pylist()
+    assert row["model"] == model and row["alignment"] > 0
+    assert json.loads((tmp_path / "a.jsonl").read_text()) == row
+    assert (tmp_path / "a.csv").read_text().startswith("model,dimensions,alignment,uniformity")
+    done = run("analyze", model, "--data", pairs, "-o", tmp_path / "a.xlsx")
+    assert done.code == 2 and ".csv, .parquet or .jsonl" in done.err
 
 
 def test_a_sample_says_its_size(run, model, pairs, tmp_path) -> None:

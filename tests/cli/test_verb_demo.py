@@ -10,7 +10,7 @@ from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.text.corpus import open_corpus
 from twinpass.text.docs.prose import sentences
-from twinpass.workflows.demo import Demo
+from twinpass.workflows.demo import Demo, demo
 from twinpass.workflows.dev import open_dev, rows_to_learn_from, split_documentation
 
 
@@ -30,6 +30,26 @@ def test_demo_measures_trains_and_answers(run, model, tmp_path, monkeypatch) -> 
     again = run("demo", "-m", model, "-o", tmp_path / "demo", *size, "--device", "cpu", "--quiet")
     assert again.code == 0
     assert "trained on pairs" in again.out and "R@1" in again.out and "query:" in again.out
+
+
+def test_the_demo_encodes_no_text_twice_with_one_model(model, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
+    encode, seen = Encoder.encode, []
+
+    def encode_and_note(self, texts, **options):
+        seen.append((self.fingerprint, [*texts]))
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(Encoder, "encode", encode_and_note)
+    result = demo(tmp_path / "demo", packages="typer,rich,click", model=model, steps=1, batch_size=4, device="cpu")
+    texts = [(fingerprint, text) for fingerprint, several in seen for text in {*several}]
+    assert len({*texts}) == len(texts)
+    monkeypatch.undo()
+    learned = Encoder.load(tmp_path / "demo" / "pairs", device="cpu")
+    for answer in result.answers:  # vectors kept from the evaluation are those of the model that is left
+        for near in answer["pairs"]:
+            cosine = float(learned.similarity(answer["query"], near["text"]))
+            assert cosine == pytest.approx(near["cosine"], abs=1e-4)
 
 
 def test_what_is_held_out_is_never_trained_on(tmp_path, monkeypatch) -> None:

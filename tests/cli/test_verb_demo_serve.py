@@ -23,7 +23,7 @@ def test_demo_serves_what_it_trained_and_at_once_the_next_time(run, model, tmp_p
     def ask_instead_of_waiting(app, bound) -> None:
         with TestClient(app) as client:
             assert "<title>twinpass</title>" in client.get("/").text
-            found = client.post("/search", json={"query": "a file", "k": 3}).json()["results"][0]
+            found = client.post("/search", json={"query": "a file", "k": 3}).json()["results"][0]["hits"]
             seen.append(client.get("/index").json() | {"texts": [hit["text"] for hit in found]})
 
     monkeypatch.setattr("twinpass.service.server.run_server", ask_instead_of_waiting)

@@ -8,6 +8,7 @@ import json
 import random
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from twinpass.evaluation.tasks import TASKS
@@ -73,6 +74,40 @@ def test_formats_on_stdout_and_in_files(run, data, words, tmp_path, suffix, sign
         assert "SimCSE-BERT-base" in ran.out and "FNWN" in ran.out
 
 
+def test_several_models_side_by_side_in_every_output(run, data, words, model, tmp_path):
+    own = tmp_path / "own.csv"
+    own.write_text("sentence1,sentence2,score\na b,c d,1\nc e,f g,2\nh i,j k,3\n")
+    outputs = [tmp_path / f"r{suffix}" for suffix in (".tex", ".md", ".csv", ".parquet", ".jsonl", ".json")]
+    named = [part for output in outputs for part in ("-o", output)]
+    ran = run("evaluate", words, model, "-t", f"STS13,scored:{own}", "--data", data, *FAST, *named)
+    assert ran.code == 0, ran.err
+    assert ran.out.count("STS, correlation x 100") == 1 and ran.out.count("scored:") == 1
+    assert str(words) in ran.out and model in ran.out
+    with outputs[2].open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["model"] for row in rows} == {str(words), model}
+    parquet = pq.read_table(outputs[3]).to_pylist()
+    assert [(row["model"], row["task"]) for row in parquet] == [(row["model"], row["task"]) for row in rows]
+    assert [json.loads(line)["metric"] for line in outputs[4].read_text().splitlines()] == [r["metric"] for r in rows]
+    assert [each["model"]["name"] for each in json.loads(outputs[5].read_text())["models"]] == [str(words), model]
+    assert outputs[0].read_text().count(r"\toprule") == 2 and outputs[1].read_text().count("| --- |") == 2
+    alone = json.loads(run("evaluate", words, "-t", "STS13", "--data", data, *FAST, "--json").out)
+    both = json.loads(run("evaluate", words, model, "-t", "STS13", "--data", data, *FAST, "--json").out)
+    assert both["models"][0]["tasks"][0]["scores"] == alone["tasks"][0]["scores"]
+    ran = run("evaluate", words, "-t", "STS13", "--data", data, "-o", tmp_path / "r.md", "-o", tmp_path / "r.xlsx")
+    assert ran.code == 2 and ".parquet" in ran.err and "loading" not in ran.err
+
+
+def test_no_intervals_of_any_kind(run, data, words, tmp_path):
+    files = {kind: tmp_path / f"{kind}.csv" for kind in ("scored", "labelled", "retrieval")}
+    for file in files.values():
+        file.write_text("sentence1,sentence2,score\na b,c d,1\nc e,f g,0\nh i,j k,1\n")
+    tasks = ",".join(["STS13", *(f"{kind}:{file}" for kind, file in files.items())])
+    ran = run("evaluate", words, "-t", tasks, "--data", data, "--resamples", 0, "--json")
+    assert ran.code == 0, ran.err
+    assert all(score["low"] is None for task in json.loads(ran.out)["tasks"] for score in task["scores"])
+
+
 def test_vectors_are_kept_and_no_cache_keeps_none(run, data, words, cache):
     run("evaluate", words, "-t", "SICK-R", "--data", data, *FAST, "--no-cache")
     assert not cache.exists()
@@ -118,7 +153,6 @@ def test_the_list_of_tasks(run):
         (("--beside", "mine"), "--beside expects 'paper'"),
         (("-o", "x.docx"), "cannot write x.docx"),
         (("--tasks", "scored:missing.tsv"), "missing.tsv"),
-        (("second", "--tasks", "sts"), "expected one MODEL"),
     ],
 )
 def test_mistakes_exit_2_with_one_message(run, words, arguments, message):
@@ -144,6 +178,18 @@ def test_compare_files_and_models(run, data, words, tmp_path):
     assert document["differences"][1]["verdict"].endswith("is better")
     mixed = run("compare", words, one, "-t", "STS13", "--data", data, *FAST)
     assert "no difference shown" in mixed.out and "+0.00" in mixed.out
+
+
+def test_compare_writes_rows(run, data, words, model, tmp_path):
+    for suffix in (".csv", ".parquet", ".jsonl"):
+        ran = run("compare", words, model, "-t", "STS13", "--data", data, *FAST, "-o", tmp_path / f"c{suffix}")
+        assert ran.code == 0, ran.err
+    (row,) = pq.read_table(tmp_path / "c.parquet").to_pylist()
+    assert (row["first_model"], row["second_model"], row["task"]) == (str(words), model, "STS13")
+    assert json.loads((tmp_path / "c.jsonl").read_text()) == row
+    assert (tmp_path / "c.csv").read_text().splitlines()[0] == ",".join(row)
+    ran = run("compare", words, model, "-t", "STS13", "--data", data, "-o", tmp_path / "c.xlsx")
+    assert ran.code == 2 and ".csv, .parquet or .jsonl" in ran.err and "loading" not in ran.err
 
 
 def test_compare_explains_its_mistakes(run, tmp_path):

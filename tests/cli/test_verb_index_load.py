@@ -24,7 +24,7 @@ def vectors(run, model, tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """What encode writes, not of length one."""
     source, target = tmp_path / "in.txt", tmp_path / "v.parquet"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    ran = run("encode", model, source, "-o", target, "--max-tokens", 12, *request.param)
+    ran = run("encode", source, "-m", model, "-o", target, "--max-tokens", 12, *request.param)
     assert ran.code == 0, ran.err
     return target
 
@@ -34,13 +34,13 @@ def test_the_index_is_the_one_that_build_makes(run, model, vectors, tmp_path):
     ran = run("index", "load", vectors, "-o", loaded, "--json")
     assert ran.code == 0, ran.err
     assert (json.loads(ran.out)["rows"], json.loads(ran.out)["skipped"]) == (5, 0)
-    run("index", "build", model, tmp_path / "in.txt", "-o", built, "--max-tokens", 12)
+    run("index", "build", tmp_path / "in.txt", "-m", model, "-o", built, "--max-tokens", 12)
     ours, theirs = Index.open(loaded), Index.open(built)
     np.testing.assert_allclose(ours.vectors(), theirs.vectors(), atol=1e-6)
     assert [hit.text for hit in ours.entries(ours.ids())] == TEXTS
     assert {**theirs.model, **ours.model} == theirs.model  # so that the same model answers
     ran = run("search", loaded, "a dog", "-k", 1, "--json")
-    assert json.loads(ran.out)["answers"][0]["hits"][0]["text"] == "a dog"
+    assert json.loads(ran.out)["results"][0]["hits"][0]["text"] == "a dog"
 
 
 def test_unique_and_overwrite(run, vectors, tmp_path):
@@ -82,7 +82,7 @@ def test_what_encode_did_not_write_is_refused(tmp_path):
 def test_the_pooler_that_was_chosen_is_remembered(run, model, tmp_path):
     source, target = tmp_path / "in.txt", tmp_path / "v.parquet"
     source.write_text("a dog\n", encoding="utf-8")
-    run("encode", model, source, "-o", target, "--pooler", "cls")
+    run("encode", source, "-m", model, "-o", target, "--pooler", "cls")
     told = StoredVectors(target).model
     assert (told["pooler"], told.get("max_tokens")) == ("cls", None)
     assert told["fingerprint"] == Encoder.load(model, pooler="cls", device="cpu").fingerprint

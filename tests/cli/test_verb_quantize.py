@@ -67,7 +67,7 @@ def test_another_process_gives_the_same_bytes(made, command, model: str, tmp_pat
 
 def test_it_is_a_model_like_any_other(made, run, sentences: Path, dev: Path, tmp_path: Path):
     folder, _ = made
-    assert run("encode", folder, sentences, "-o", tmp_path / "v.npy").code == 0
+    assert run("encode", sentences, "-m", folder, "-o", tmp_path / "v.npy").code == 0
     expected = Encoder.load(folder).encode(sentences.read_text().splitlines())
     np.testing.assert_array_equal(np.load(tmp_path / "v.npy"), expected)
     scores = tmp_path / "scores.json"

@@ -10,7 +10,7 @@ from twinpass.recipes import figures
 def test_without_a_name_it_lists_all_with_their_cost(run):
     done = run("reproduce", "--json")
     listed = json.loads(done.out)
-    assert len(listed["recipes"]) == 21
+    assert len(listed["recipes"]) == 22
     table_3 = next(each for each in listed["recipes"] if each["name"] == "table-3")
     assert table_3["trainings"] == 8 and table_3["hours"] > 0
 
@@ -52,7 +52,7 @@ def test_every_recipe_runs_at_the_scale_smoke(run, tmp_path, monkeypatch):
     done = run("reproduce", "--all", "--scale", "smoke", "--json", "-o", str(tmp_path / "lab"))
     assert done.code == 0, done.err
     recipes = json.loads(done.out)["recipes"]
-    assert len(recipes) == 21
+    assert len(recipes) == 22
     for recipe in recipes:
         for row in recipe["rows"]:
             measured = any(cell["ours"] for cell in row["cells"].values())

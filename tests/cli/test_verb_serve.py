@@ -36,8 +36,30 @@ def test_options_reach_the_service(run, served, model):
     limits = service.limits
     assert (limits.max_queue, limits.max_inputs, limits.max_chars) == (7, 5, 9)
     assert (limits.max_body, limits.max_batch_tokens, limits.timeout) == (99, 11, 2.5)
-    assert service.name == "a" and {"a", "b", "default"} <= service.names
-    assert service.api_key == "k" and service.normalize and service.encoder.max_tokens == 16
+    served_model = service.models[0]
+    assert served_model.name == "a" and service.model("b") is service.model("default") is served_model
+    assert service.api_key == "k" and served_model.normalize and served_model.encoder.max_tokens == 16
+
+
+def test_several_models_are_served_by_name(run, served, model):
+    assert run("serve", "-m", f"a={model}", "-m", f"b={model}", "--port", 0, "--open-metrics", "--read-only").code == 0
+    ran = run("serve", f"a={model}", f"b={model}", "--port", 0, "--json")
+    assert json.loads(ran.out)["models"] == ["a", "b"] and "serving a, b at http://" in ran.err
+    for app in served:
+        assert [each.name for each in app.state.service.models] == ["a", "b"]
+    assert (served[0].state.service.open_metrics, served[0].state.service.read_only) == (True, True)
+    assert (served[1].state.service.open_metrics, served[1].state.service.read_only) == (False, False)
+    assert run("serve", f"only={model}", "--port", 0).code == 0
+    assert served[2].state.service.models[0].name == "only"
+
+
+def test_names_of_models_are_told_from_folders(tmp_path):
+    from twinpass.cli.serve import named_models
+
+    (tmp_path / "a=b").mkdir()
+    assert named_models([str(tmp_path / "a=b")]) == str(tmp_path / "a=b")
+    assert named_models([]) is None and named_models(["minilm"]) == "minilm"
+    assert named_models(["x=a=b", "y=minilm"]) == {"x": "a=b", "y": "minilm"}
 
 
 def test_a_key_may_come_from_the_environment_and_an_empty_one_is_none(run, served, model, monkeypatch):
@@ -59,11 +81,18 @@ def test_mistakes(run, served, model):
     for arguments, says in (
         (["--host", "192.0.2.1"], "cannot serve at 192.0.2.1"),
         (["--max-queue", 3], "--max-inputs"),
-        (["another"], "expected one MODEL, got 2"),
+        (["another"], "expected NAME=MODEL for each of several models"),
+        (["-m", "a=minilm"], "expected NAME=MODEL"),
         (["--index", "missing"], "is not an index"),
         (["--port", 70000], "--port"),
     ):
         ran = run("serve", model, "--port", 0, *arguments)
+        assert ran.code == 2 and says in ran.err, (arguments, ran.err)
+    for arguments, says in (
+        (["-m", f"a={model}", "-m", f"a={model}"], "got 'a' twice"),
+        (["-m", f"a={model}", "--name", "x"], "no other names"),
+    ):
+        ran = run("serve", "--port", 0, *arguments)
         assert ran.code == 2 and says in ran.err, (arguments, ran.err)
     assert not served
 

@@ -37,7 +37,7 @@ def expected(model) -> np.ndarray:
 
 
 def test_two_texts(run, model, expected):
-    ran = run("similarity", model, LEFT[0], RIGHT[0])
+    ran = run("similarity", "-m", model, LEFT[0], RIGHT[0])
     assert ran.out == f"{expected[0, 0]:.4f}\n"
     document = json.loads(run("similarity", "-m", model, LEFT[0], RIGHT[0], "--json").out)
     assert document["kind"] == "pair" and document["cosine"] == pytest.approx(expected[0, 0], abs=1e-5)
@@ -47,14 +47,14 @@ def test_two_texts(run, model, expected):
 def test_several_texts_give_a_matrix(run, model):
     ran = run("similarity", "-m", model, *LEFT)
     assert ran.out.count("1.0000") >= 3 and all(text in ran.out for text in LEFT)
-    document = json.loads(run("similarity", model, *LEFT, "--json").out)
+    document = json.loads(run("similarity", "-m", model, *LEFT, "--json").out)
     matrix = np.array(document["cosine"])
     assert matrix.shape == (3, 3) and np.allclose(matrix, matrix.T) and np.allclose(np.diag(matrix), 1, atol=1e-5)
 
 
 def test_files_as_matrix(run, model, files, expected, tmp_path):
     out = tmp_path / "m.npy"
-    document = json.loads(run("similarity", model, *files, "--matrix", "--json", "-o", out).out)
+    document = json.loads(run("similarity", "-m", model, *files, "--matrix", "--json", "-o", out).out)
     np.testing.assert_allclose(document["cosine"], expected, atol=1e-5)
     np.testing.assert_allclose(np.load(out), expected, atol=1e-5)
     assert [data["source"] for data in document["data"]] == [str(file) for file in files]
@@ -64,7 +64,7 @@ def test_files_as_matrix(run, model, files, expected, tmp_path):
 
 def test_files_pairwise(run, model, files, expected, tmp_path):
     out = tmp_path / "p.csv"
-    ran = run("similarity", model, *files, "--pairwise", "-o", out)
+    ran = run("similarity", "-m", model, *files, "--pairwise", "-o", out)
     assert f"{expected[1, 1]:.4f}" in ran.out
     rows = list(csv.reader(out.open()))
     assert rows[0] == ["left", "right", "cosine"] and rows[2][:2] == [LEFT[1], RIGHT[1]]
@@ -73,7 +73,7 @@ def test_files_pairwise(run, model, files, expected, tmp_path):
 
 def test_matrix_as_csv(run, model, files, expected, tmp_path):
     out = tmp_path / "m.csv"
-    run("similarity", model, *files, "--matrix", "-o", out)
+    run("similarity", "-m", model, *files, "--matrix", "-o", out)
     rows = list(csv.reader(out.open()))
     assert rows[0] == ["text", *RIGHT] and [row[0] for row in rows[1:]] == LEFT
     np.testing.assert_allclose([[float(cell) for cell in row[1:]] for row in rows[1:]], expected, atol=1e-5)
@@ -97,7 +97,8 @@ def test_long_tables_show_their_beginning(run, model, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["minilm", "alone"], "expected at least two texts"),
+        (["minilm", "a", "b"], "'minilm' is a model, and a model is named with -m: twinpass similarity a b -m minilm"),
+        (["-", "-"], "stdin can be read only once"),
         (["alone"], "expected at least two texts"),
         (["{left}", "text"], "is a file. To compare the texts in files, add --pairwise or --matrix"),
         (["gone.txt", "text"], "'gone.txt' looks like a file name, but there is no such file"),
@@ -105,7 +106,7 @@ def test_long_tables_show_their_beginning(run, model, tmp_path):
         (["{left}", "{short}", "--pairwise"], "left.txt has 3, {short} has 2"),
         (["{left}", "--pairwise"], "has 1. Choose two with --columns"),
         (["{left}", "{right}", "{short}", "-m", "minilm", "--matrix"], "expected one or two files to compare, got 3"),
-        (["a", "b", "-o", "x.txt"], "expected a name that ends in .csv or .npy"),
+        (["a", "b", "-o", "x.txt"], "expected a name that ends in .csv, .npy, .parquet or .jsonl"),
         (["a", "b", "-o", "missing/x.npy"], "there is no folder missing"),
         (["{left}", "gone.txt", "--matrix"], "no file gone.txt"),
     ],
@@ -131,13 +132,23 @@ def test_any_text_can_be_compared(run, model, tmp_path, monkeypatch, text: str):
     assert run("similarity", "-m", model, "documentation", text).out == ran.out
 
 
-def test_a_model_and_one_text_are_not_two_texts(run, model):
-    ran = run("similarity", model, "alone")
-    assert ran.code == 2 and "expected at least two texts" in ran.err
+def test_a_model_by_position_is_refused_with_the_new_spelling(run, model):
+    ran = run("similarity", model, "a dog", "a cat")
+    assert ran.code == 2 and f"twinpass similarity 'a dog' 'a cat' -m {model}" in ran.err
+    assert run("similarity", model, "a dog", "-m", model).code == 0  # a name of a model, as a text
 
 
-def test_a_first_name_with_a_space_is_a_text():
-    from twinpass.cli.options import ModelOptions
+def test_texts_are_texts_also_without_a_space(run, model, monkeypatch):
+    load, asked = Encoder.load, []
+    monkeypatch.setattr(Encoder, "load", lambda name, **options: asked.append(name) or load(model, **options))
+    ran = run("similarity", "acat", "adog", "abird", "--json")
+    assert (ran.code, asked) == (0, ["minilm"]) and np.shape(json.loads(ran.out)["cosine"]) == (3, 3)
 
-    assert ModelOptions().named(["a dog", "a cat", "water"], least=2) == ("minilm", ["a dog", "a cat", "water"])
-    assert ModelOptions().named(["mine", "a cat", "water"], least=2) == ("mine", ["a cat", "water"])
+
+def test_a_dash_reads_texts_from_stdin(run, model):
+    expected = run("similarity", "hello", "hi", "-m", model).out
+    assert run("similarity", "-", "hi", "-m", model, stdin=b"hello\n").out == expected
+    assert run("similarity", "-", "-m", model, stdin=b"hello\nhi\n").out == expected
+    ran = run("similarity", "-", "-m", model, stdin=b"hello\n")
+    assert ran.code == 2 and "got one on stdin: 'hello'" in ran.err
+    assert run("similarity", "-", "hi", "-m", model, stdin=b"").code == 2

@@ -185,7 +185,7 @@ def test_a_header_of_unknown_names_can_be_told(run, model, tmp_path) -> None:
     table = tmp_path / "table.csv"
     table.write_text("one,two\n" + "".join(f"{a} {b},{b} {a}\n" for a, b in itertools.pairwise(WORDS)))
     for flag, rows in (("--header", len(WORDS) - 1), ("--no-header", len(WORDS))):
-        done = run("train", table, "-m", model, "-o", tmp_path / flag, flag, *QUICK)
+        done = run("train", table, "-m", model, "-o", tmp_path / flag, flag, "--columns", "0,1", *QUICK)
         assert done.code == 0 and f"{rows} rows" in done.err
 
 
@@ -244,3 +244,33 @@ def test_another_method_killed_and_resumed_ends_with_the_same_bytes(run, model, 
     for name in ("model.safetensors", "checkpoints/step-00000008/trainer.safetensors"):
         assert (whole / name).read_bytes() == (killed / name).read_bytes()
     assert Encoder.load(killed, device="cpu").pooler == "avg"
+
+
+def test_classes_scores_and_several_files_in_one_run(run, model, texts, tmp_path) -> None:
+    """A mixture of three views; stopped, it resumes from its folder alone."""
+    tickets, graded, out = tmp_path / "tickets.csv", tmp_path / "graded.csv", tmp_path / "out"
+    lines = texts.read_text().splitlines()
+    tickets.write_text("text,category\n" + "".join(f"{line},{'ab'[n % 2]}\n" for n, line in enumerate(lines)))
+    pairs = zip(lines, lines[5:], strict=False)
+    graded.write_text("one,other,likeness\n" + "".join(f"{a},{b},{n % 5}\n" for n, (a, b) in enumerate(pairs)))
+    mixture = ("--data", f"{graded} columns=one,other score=likeness", "--data", f"{texts}:0.5")
+    done = run("train", tickets, "--label", "category", *mixture, "-m", model, "-o", out, *QUICK)
+    assert done.code == 0, done.err
+    assert f"part {tickets}: 40% of the steps" in done.err and "column 'category'" in done.err
+    assert f"part {texts}: 20% of the steps" in done.err and "unsupervised SimCSE" in done.err
+    assert "graded pairs: cosines are ranked" in done.err
+    assert f"({graded})" in done.err  # the loss of a part
+    stored = Run.read(out / "run.json")
+    assert (stored.data, stored.label, stored.mixture) == (str(tickets), "category", mixture[1::2])
+    again = run("train", "--resume", "-o", out)
+    assert (again.code, again.err.count("nothing was trained")) == (0, 1), again.err
+
+
+def test_mixtures_need_no_positional_data_and_say_what_is_wrong(run, model, texts, tmp_path) -> None:
+    both = ("--data", texts, "--data", f"{texts} positive=crop:20")
+    done = run("train", *both, "-m", model, "-o", tmp_path / "a", *QUICK)
+    assert done.code == 0, done.err
+    wrong = run("train", "--data", f"{texts} lable=x", "-m", model, "-o", tmp_path / "b", *QUICK)
+    assert (wrong.code, "Did you mean 'label'?" in wrong.err) == (2, True)
+    wrong = run("train", texts, "--label", "category", "-m", model, "-o", tmp_path / "b", *QUICK)
+    assert (wrong.code, "has no column 'category'" in wrong.err) == (2, True)

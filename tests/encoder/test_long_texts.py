@@ -96,9 +96,9 @@ class Counting:
         self.characters += sum(map(len, texts))
         return self._backend.encode_batch(texts, **options)
 
-    def encode_batch_fast(self, texts: list[str]) -> Any:
+    def encode_batch_fast(self, texts: list[str], **options: Any) -> Any:
         self.characters += sum(map(len, texts))
-        return self._backend.encode_batch_fast(texts)
+        return self._backend.encode_batch_fast(texts, **options)
 
 
 def test_little_of_a_huge_text_is_tokenised():

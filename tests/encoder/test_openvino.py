@@ -22,7 +22,7 @@ from twinpass.encoder.flow import Flow
 from twinpass.encoder.layers import FITS, with_layer
 from twinpass.encoder.model import SentenceModel
 from twinpass.encoder.runtime import choose
-from twinpass.encoder.runtime.openvino import load_openvino
+from twinpass.encoder.runtime.openvino import core, load_openvino
 from twinpass.errors import ConfigError, InputError, MissingExtra, ModelError
 
 pytest.importorskip("openvino")
@@ -49,7 +49,7 @@ def docs(monkeypatch) -> list[str]:
 
 
 def run_graph(encoder: Encoder, graph, texts) -> np.ndarray:
-    compiled = load_openvino().Core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled = core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     return compiled(encoder.tokens.arrays(encoder.tokenize(texts)))[0].copy()
 
 
@@ -99,7 +99,7 @@ def test_int8_is_near_and_uses_int8(model: str):
     near = Agreement.of(run_graph(encoder, graph, drawn.held_out), encoder.encode(drawn.held_out))
     assert near.mean > 0.995 and near.mean > near.first_percentile >= near.lowest and near.texts == len(drawn.held_out)
     if platform.machine() == "x86_64":
-        compiled = load_openvino().Core().compile_model(graph, "CPU")
+        compiled = core().compile_model(graph, "CPU")
         kinds = [node.get_rt_info()["runtimePrecision"].astype(str) for node in compiled.get_runtime_model().get_ops()]
         assert {"u8", "i8"} & {*kinds}
 

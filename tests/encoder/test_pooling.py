@@ -28,6 +28,7 @@ def naive(name: str, states: list[np.ndarray], pooled: np.ndarray | None) -> np.
         "mean_sqrt_length": lambda: sum(last[t] for t in range(tokens)) / tokens**0.5,
         "weighted_mean": lambda: sum((t + 1) * last[t] for t in range(tokens)) / sum(t + 1 for t in range(tokens)),
         "last_token": lambda: last[-1],
+        "mask": lambda: last[-3],  # [MASK] . [SEP]
     }[name]()
 
 

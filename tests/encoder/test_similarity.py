@@ -75,7 +75,7 @@ def test_files_are_written_whole_under_a_known_suffix(encoder, tmp_path: Path) -
     found = encoder.similarity(LEFT, RIGHT)
     found.write(tmp_path / "m.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "m.npy"), found.values)
-    with pytest.raises(OutputError, match=r"ends in \.csv or \.npy"):
+    with pytest.raises(OutputError, match=r"ends in \.csv, \.npy, \.parquet or \.jsonl"):
         found.write(tmp_path / "m.txt")
 
 

@@ -8,6 +8,7 @@ from twinpass.encoder.any_model import Model
 from twinpass.errors import InputError
 from twinpass.evaluation.compare import SAME, compare
 from twinpass.evaluation.evaluate import evaluate
+from twinpass.evaluation.side_by_side import evaluate_models
 from twinpass.evaluation.tasks import TASKS
 from twinpass.recipes.smoke_data import write_task
 
@@ -87,6 +88,9 @@ def test_models_scored_on_other_pairs_are_not_compared(results, folder, tmp_path
         (tmp_path / "x.json").write_text(wrong)
         with pytest.raises(InputError, match="not a result file with items"):
             compare(tmp_path / "x.json", results)
+    evaluate_models([letter_model, letter_model], "STS-B", data=folder, resamples=0, output=tmp_path / "both.json")
+    with pytest.raises(InputError, match=r"both\.json holds the results of several models"):
+        compare(tmp_path / "both.json", results)
     mine = tmp_path / "mine.csv"
     mine.write_text("sentence1,sentence2,score\na,b,1\nb,b,2\n")
     with pytest.raises(InputError, match="share no task"):

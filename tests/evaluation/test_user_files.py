@@ -92,3 +92,10 @@ def test_files_without_what_is_needed_are_refused(tmp_path):
 def test_the_built_in_pairs_are_a_retrieval_task():
     (task,) = evaluate(MODEL, "docs-pairs:json,email", resamples=100).tasks
     assert task.kind == "retrieval" and 0 < task.scores[0].n <= 1000
+
+
+def test_a_file_of_classes_with_several_texts_says_how_to_choose_one(tmp_path):
+    path = tmp_path / "tickets.csv"
+    path.write_text("ticket_id,subject,body,category\nT-1,Paid twice,I paid,billing\nT-2,Late,It is late,mail")
+    with pytest.raises(InputError, match=r"one text and its class\. Choose the texts with --columns"):
+        make_jobs(f"labelled:{path}", QUICK)

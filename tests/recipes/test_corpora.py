@@ -130,6 +130,32 @@ def test_nli_text_that_changed_is_read_again(data, tmp_path):
     assert corpora.prepare("nli-sentences").read_text("utf-8").splitlines() == ["a man", "a person"]
 
 
+def test_every_contradiction_of_a_premise_is_a_hard_negative(data, tmp_path):
+    """The rows are those of the triplets, the drawn contradiction first."""
+    corpora = Corpora(data, tmp_path / "prepared", rows=50)
+    triplets, several = (rows_of(corpora.prepare(name)) for name in ("nli-triplets", "nli-triplets-all"))
+    assert [[a, b, hard[0]] for a, b, hard in several] == triplets
+    assert {len(hard) for _, _, hard in several} == {1, 2}
+    assert all(text.startswith("nobody") for _, _, hard in several for text in hard)
+    write(tmp_path / "nli_pairs.tsv", "premise\thypothesis\tlabel", *(f"p\t{n}\tcontradiction" for n in (1, 2, 2, 3)))
+    with (tmp_path / "nli_pairs.tsv").open("a") as stream:
+        stream.write("p\tso\tentailment\n")
+    ((premise, entailed, hard),) = rows_of(whole(tmp_path).prepare("nli-triplets-all"))
+    assert (premise, entailed, sorted(hard)) == ("p", "so", ["1", "2", "3"])
+
+
+def test_two_corpora_in_one_run_are_both_part_of_its_key(make_lab, data):
+    one, both = supervised(), dataclasses.replace(supervised(), also="wiki")
+    lab = make_lab()
+    run = both.run_in(lab, 1)
+    assert run.mixture == (str(lab.corpora.prepare("wiki", most=SMOKE.rows)),)
+    assert [name for name, _ in both.corpora(SMOKE)] == ["nli-triplets", "wiki"]
+    assert one.identity(SMOKE) != both.identity(SMOKE) and one.key(lab, 1) != (before := both.key(lab, 1))
+    write(data / "wiki.txt", *(f"another sentence {n}" for n in range(80)))
+    assert both.key(make_lab(), 1) != before
+    assert (both.passes(PAPER), both.passes(SMOKE)) == (2 * one.passes(PAPER), one.passes(SMOKE))
+
+
 def test_a_small_sample_of_nli_takes_no_more_of_snlis_other_splits(tmp_path):
     pairs = [f"premise {n}\thypothesis {n}\tneutral" for n in range(1000)]
     write(tmp_path / "nli_pairs.tsv", "premise\thypothesis\tlabel", *pairs)

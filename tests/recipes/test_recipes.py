@@ -2,6 +2,7 @@
 
 import pytest
 
+from twinpass.errors import ConfigError
 from twinpass.evaluation.protocols import PUBLISHED
 from twinpass.recipes.corpora import CORPORA, FILES
 from twinpass.recipes.measures import MEASURES
@@ -14,7 +15,7 @@ RECIPES = load_recipes()
 NAMES = [
     *(f"table-{number}" for number in range(1, 9)),
     *("table-a1", "table-b1", "table-b2", "table-b3", "table-c1", "table-d1", "table-d2", "table-e1"),
-    *("figure-2", "figure-3", "figure-f1", "figure-g1", "in-text"),
+    *("figure-2", "figure-3", "figure-f1", "figure-g1", "in-text", "after-simcse"),
 ]
 
 
@@ -98,14 +99,39 @@ def test_the_default_row_of_every_ablation_is_one_run():
     found = set()
     for name, (key, column) in places.items():
         row = next(row for row in RECIPES[name].rows if row.key == key)
-        found.add(row.models[column])
+        found.add(row.models[column].identity(PAPER))
     assert len(found) == 1
+
+
+def test_where_the_pooler_is_studied_a_scale_keeps_it():
+    poolers = {
+        (row.key, column): model._scaled(SMALL, encoder="mine", seed=7, device="cpu").pooler
+        for row in RECIPES["table-6"].rows
+        for column, model in row.models.items()
+    }
+    assert {key: pooler for (key, column), pooler in poolers.items() if column == "unsup"} == {
+        "cls-mlp": "cls_mlp",
+        "cls-mlp-train": "cls_mlp_train",
+        "cls": "cls",
+        "first-last": "avg_first_last",
+    }
+    dropout = next(iter(RECIPES["table-3"].rows[0].models.values()))
+    assert dropout._scaled(SMALL, encoder="mine", seed=7, device="cpu").pooler == "avg_first_last"
+    assert dropout._scaled(PAPER, encoder=None, seed=7, device="cpu").pooler == "cls_mlp_train"
+
+
+def test_longer_trainings_get_text_enough():
+    longer = SMALL.of_steps(1_000)
+    assert (longer.steps, longer.rows, longer.batch_size) == (1_000, 64_000, 64)
+    assert SMALL.of_steps(10).rows == SMALL.rows
+    with pytest.raises(ConfigError, match="takes no number of steps"):
+        PAPER.of_steps(10)
 
 
 def test_a_scale_changes_size_and_nothing_else():
     run = next(iter(RECIPES["table-7"].rows[1].models.values())).run
     small = scale_run(run, SMALL, encoder="mine", seed=7, device="cpu")
-    assert (small.model, small.steps, small.batch_size, small.seed) == ("mine", 30, 64, 7)
+    assert (small.model, small.steps, small.batch_size, small.seed) == ("mine", 120, 64, 7)
     assert (small.hard_negative_weight, small.temperature, small.learning_rate) == (0.5, 0.05, 5e-5)
     paper = scale_run(run, PAPER, encoder=None, seed=42, device="auto")
     assert paper == run.replace(seed=42, chunk_tokens=8192) and paper.batch_size == 512
@@ -116,7 +142,7 @@ def test_a_scale_changes_size_and_nothing_else():
 def test_a_kept_batch_takes_fewer_steps():
     run = next(iter(RECIPES["table-1"].rows[0].models.values())).run.replace(batch_size=512)
     small = scale_run(run, SMALL, encoder="mine", seed=7, device="cpu", keeps_batch=True)
-    assert small.batch_size == 512 and small.steps == 4 and small.chunk_tokens
+    assert small.batch_size == 512 and small.steps == 15 and small.chunk_tokens
 
 
 def test_below_the_papers_scale_one_encoder_stands_for_bert():

@@ -7,6 +7,7 @@ import random
 import shutil
 from contextlib import contextmanager, nullcontext
 from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import torch
 from filelock import FileLock
 
 from twinpass.analysis.drawing import LIGHT, themed
+from twinpass.config import Run
 from twinpass.display import to_latex, to_markdown
 from twinpass.errors import ConfigError, OutputError, TrainingError
 from twinpass.recipes.corpora import Corpora, Missing
@@ -21,6 +23,7 @@ from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.recipe import (
+    ALL,
     Baseline,
     Fitted,
     Pooled,
@@ -597,7 +600,7 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
 
 def test_the_list_has_the_cost_of_every_recipe():
     listing = list_recipes("paper")
-    assert len(listing.records()) == 21 and "depends on the GPU" in repr(listing)
+    assert len(listing.records()) == 22 and "depends on the GPU" in repr(listing)
     assert listing.to_dict()["recipes"][2] == {"name": "table-3", "title": "Dropout rates", "rows": 8} | {
         "trainings": 8,
         "passes": 16_000_000,
@@ -608,13 +611,12 @@ def test_the_list_has_the_cost_of_every_recipe():
 def test_lexical_overlap_of_pairs_is_a_row_without_a_model(lab):
     """Section 4's figures: of generated text, whose paraphrases add two words to a sentence."""
     recipe = load_recipes()["in-text"]
-    rows = tuple(row for row in recipe.rows if row.key in ("overlap-paranmt", "nli-and-unsup"))
-    outcome = run_recipe(dataclasses.replace(recipe, rows=rows), lab, seeds=[1])
-    quoted, paranmt = outcome.rows
+    rows = tuple(row for row in recipe.rows if row.key == "overlap-paranmt")
+    (paranmt,) = run_recipe(dataclasses.replace(recipe, rows=rows), lab, seeds=[1]).rows
     pairs = [json.loads(line) for line in lab.corpora.prepare("paranmt").read_text().splitlines()]
     f1 = [naive_f1(*pair.values()) for pair in pairs]
     assert paranmt.cells["overlap"].ours == (pytest.approx(100 * sum(f1) / len(f1)),)
-    assert paranmt.cells["overlap"].paper == 55.0 and "mixture" in quoted.note
+    assert paranmt.cells["overlap"].paper == 55.0
 
 
 def naive_f1(left, right):
@@ -622,3 +624,23 @@ def naive_f1(left, right):
     left, right = left.split(), right.split()
     common = sum(min(left.count(word), right.count(word)) for word in set(left))
     return 2 * common / (len(left) + len(right))
+
+
+def test_a_run_that_is_evaluated_as_it_trains_keeps_its_dev_curve(lab):
+    often = Lab(**{**vars_of(lab), "scale": dataclasses.replace(SMOKE, evaluations=2)})
+    more = MEASURES["stsb-dev"](often, unsupervised(), 1).more
+    assert [step for step, _ in more["curve"]] == [0, 1, 2]
+    assert more["score"] == pytest.approx(max(score for step, score in more["curve"] if step))
+    assert "curve" not in MEASURES["stsb-dev"](lab, unsupervised(), 1).more
+
+
+def test_rankcses_teacher_is_trained_first_and_shared_with_its_own_row(lab):
+    recipe = load_recipes()["after-simcse"]
+    rows = [dataclasses.replace(row, paper=()) for row in recipe.rows if row.key in ("diffcse", "rankcse")]
+    quick = dataclasses.replace(recipe, rows=tuple(rows), measure="stsb-dev", columns={"stsb": "STS-B"})
+    outcome = run_recipe(quick, lab, seeds=[1])
+    ranked = rows[1].models[ALL]
+    assert [len(ranked.teachers(scale)) for scale in (PAPER, SMOKE)] == [2, 1]
+    run = Run.read(Path(ranked.source(lab, 1)) / "run.json")
+    assert run.teacher == rows[0].models[ALL].source(lab, 1) and run.method == "rankcse"
+    assert all(math.isfinite(row.cells["stsb"].mean) for row in outcome.rows)

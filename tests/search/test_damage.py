@@ -21,7 +21,7 @@ from twinpass.search.manifest import read_manifest
 
 MODEL = {"name": "toy", "fingerprint": "f" * 64}
 DIMENSIONS = 8
-TRIALS = 165
+TRIALS = 187
 # What is done to a copy of the index, in a process that may die of it.
 CHILD = """
 import json, random, shutil, sys
@@ -36,6 +36,8 @@ queries = np.random.default_rng(5).normal(size=(4, 8)).astype(np.float32)
 def answers(folder):
     index = Index.open(folder)
     found = [index.search(queries, 30), index.search(queries, 5, where="n>=500")]
+    if index.manifest.parts[0].files:
+        found.append(index.search(["text 0", "7", "1 text"], 30, mode="keyword"))
     return [[hit.to_dict() for hits in each for hit in hits] for each in found], index.ids().tolist()
 
 names = sorted(path.relative_to(original) for path in original.rglob("*") if path.is_file() and path.name != "lock")
@@ -131,7 +133,7 @@ def test_verify_lists_every_file(index: Path) -> None:
     (index / "segment-000001" / "digests.u64").unlink()
     found = Index.verify(index)
     assert [each.file for each in found.damaged] == ["segment-000001/digests.u64", "segment-000002/ids.i64"]
-    with pytest.raises(InputError, match=r"(?s)2 of 11 files are damaged.*digests.* is missing.*ids.i64 is damaged"):
+    with pytest.raises(InputError, match=r"(?s)2 of 17 files are damaged.*digests.* is missing.*ids.i64 is damaged"):
         found.check()
 
 
@@ -274,7 +276,7 @@ def test_an_index_of_the_first_format_is_read_and_gets_checksums(index: Path) ->
     opened = Index.open(index)
     expected = [hit.id for hit in opened.search(block(1, seed=0).vectors, 20)[0]]
     opened.remove(ids=[7])  # the next change writes the present format
-    assert json.loads((index / "index.json").read_text())["format"] == 2
+    assert json.loads((index / "index.json").read_text())["format"] == 3
     opened.compact()
     assert {each.state for each in Index.verify(index).files} == {"ok"}
     assert [hit.id for hit in opened.search(block(1, seed=0).vectors, 20)[0]] == [
@@ -322,8 +324,10 @@ def test_a_damaged_index_can_be_built_again(index: Path) -> None:
         ({"removed_rows": 10_000}, "removed_rows is 10000"),
         ({"model": {"name": "x"}}, "it has no 'fingerprint'"),
         ({"history": [3]}, "expected an object"),
-        ({"format": 3}, "expected format 1 to 2, got 3"),
-        ({"format": None}, "expected format 1 to 2, got None"),
+        ({"id_column": 3}, "id_column is 3, expected str"),
+        ({"id_column": "n"}, "lists no keys.u64"),
+        ({"format": 4}, "expected format 1 to 3, got 4"),
+        ({"format": None}, "expected format 1 to 3, got None"),
     ],
 )
 def test_what_a_manifest_may_not_say(index: Path, change: dict, told: str) -> None:

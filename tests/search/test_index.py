@@ -257,7 +257,7 @@ def test_everything_can_be_removed_and_added_again(folder: Path) -> None:
     assert index.remove(ids=range(5)) == 5
     assert (
         len(index) == 0
-        and index.search(vectors[0]).to_dict() == {"answers": [{"query": None, "hits": []}]}
+        and index.search(vectors[0]).to_dict() == {"results": [{"query": None, "hits": []}]}
         and index.info()["rows"] == 0
     )
     index.add_blocks(in_blocks(texts, vectors))
@@ -344,7 +344,7 @@ def test_damage_is_one_readable_error(folder: Path) -> None:
     Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     manifest = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps({**manifest, "format": 99}))
-    with pytest.raises(InputError, match="expected format 1 to 2, got 99"):
+    with pytest.raises(InputError, match="expected format 1 to 3, got 99"):
         Index.open(folder)
     (folder / "index.json").write_text(json.dumps({**manifest, "parts": [{"name": "segment-9"}]}))
     with pytest.raises(InputError, match="damaged"):

@@ -42,7 +42,9 @@ def test_files_whose_names_only_begin_like_ours_are_not_deleted(tmp_path: Path) 
     assert (folder / "segment-1.wav").read_bytes() == b"mine"
 
 
-@pytest.mark.parametrize("file", ["vectors.f32", "ids.i64", "digests.u64", "rows.arrow"])
+@pytest.mark.parametrize(
+    "file", ["vectors.f32", "ids.i64", "digests.u64", "rows.arrow", "terms.arrow", "lengths.u32", "postings.u32"]
+)
 @pytest.mark.parametrize("size", [0, 7])
 def test_a_file_that_was_cut_short_is_one_readable_error(index: Index, file: str, size: int) -> None:
     path = index.folder / "segment-000001" / file

@@ -36,13 +36,14 @@ def watch(event, args):
     if changes and str(args[0]).startswith(str(folder)):
         step()
 
-def blocks(name):
+def blocks(name, first=0):
     for part in range(2):
         step()
-        yield Block([f"{name} {part} {row}" for row in range(40)], vectors, [{"name": name}] * 40)
+        notes = [{"name": name, "key": first + 40 * part + row} for row in range(40)]
+        yield Block([f"{name} {part} {row}" for row in range(40)], vectors, notes)
 
-def build(name):
-    Index.from_blocks(folder, blocks(name), model={"name": "m", "fingerprint": "f"}, overwrite=True)
+def build(name, **options):
+    Index.from_blocks(folder, blocks(name), model={"name": "m", "fingerprint": "f"}, overwrite=True, **options)
 
 CHANGES = {
     "build": lambda: build("new"),
@@ -52,6 +53,7 @@ CHANGES = {
     "remove": lambda: Index.open(folder).remove(ids=[1, 5]),
     "remove and join": lambda: Index.open(folder).remove(where="name = new"),
     "compact": lambda: Index.open(folder).compact(),
+    "replace by id": lambda: Index.open(folder).add_blocks(blocks("added", 30)),
 }
 
 def restore():
@@ -66,12 +68,17 @@ def content():
     Index.verify(folder).check()
     ids = index.ids()
     rows = [(entry.id, entry.text, entry.metadata) for entry in index.entries(ids)]
-    return rows, index.vectors(ids).tobytes()
+    words = [hits.to_dict() for hits in index.search(["added 3", "new 1 7"], mode="keyword")]
+    return rows, words, index.vectors(ids).tobytes()
 
 sys.addaudithook(watch)
 for name, change in CHANGES.items():
     writer.MOST_PARTS = 1 if name == "add and join" else 8
     restore()
+    if name == "replace by id":
+        build("new", id_column="key")
+        shutil.rmtree(old)
+        shutil.copytree(folder, old)
     before = content()
     change()
     after = content()
@@ -91,7 +98,7 @@ for name, change in CHANGES.items():
             change()
             assert content() == after, (name, operation)
         else:
-            Index.open(folder).add_blocks([Block(["and on"], vectors[:1])])  # the next command works
+            Index.open(folder).add_blocks([Block(["and on"], vectors[:1], [{"key": "z"}])])  # the next command works
         with contextlib.suppress(FileNotFoundError):
             names = {path.name for path in folder.iterdir()}
             assert names == {"index.json", "lock", *read_manifest(folder).names}, (name, operation, names)
@@ -107,4 +114,4 @@ def test_killed_before_every_operation_of_every_change(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", DRIVER, str(tmp_path)], capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-2_000:]
     kills = dict(map(json.loads, ran.stdout.splitlines()))
-    assert len(kills) == 7 and min(kills.values()) >= 8 and sum(kills.values()) >= 120, kills
+    assert len(kills) == 8 and min(kills.values()) >= 8 and sum(kills.values()) >= 120, kills

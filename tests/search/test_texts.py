@@ -15,7 +15,7 @@ from tests.tiny import make_checkpoint
 
 from twinpass import Encoder, Index
 from twinpass.errors import ConfigError, InputError, ModelError
-from twinpass.search.results import Answers, Hits
+from twinpass.search.results import Hits, Results
 
 TEXTS = ["the cat sat on the mat", "a dog", "water and oil", "the cat sat on the mat"]
 NOTES = [{"year": 2019}, {"year": 2021}, {"year": 2022}, {"year": 2023}]
@@ -56,11 +56,15 @@ def test_every_call_from_texts_to_answers(encoder: Encoder, there: tuple[str, di
     assert isinstance(hits, Hits) and len(hits) == 2 and (hits[0].id, hits[0].text) == (1, "a dog")
     assert hits[0].score == pytest.approx(1.0, abs=1e-5) and hits[0].metadata == {"year": 2021}
     answers = index.search(["water and oil", "a dog"], k=1)
-    assert isinstance(answers, Answers) and [hits[0].id for hits in answers] == [2, 1]
+    assert isinstance(answers, Results) and [hits[0].id for hits in answers] == [2, 1]
     by_vectors = index.search(encoder.encode(["water and oil", "a dog"]), k=1)
     assert [hits[0].id for hits in by_vectors] == [2, 1] and by_vectors[0].query is None
     assert index.search(encoder.encode(["a dog"]).tolist(), k=1)[0][0].id == 1
     assert len(index.search("a dog", min_score=0.9999)) == 1
+    grouped, apart = (index.search(TEXTS[0], k=4, where="year < 2023 or year = 2023", group=g) for g in (None, False))
+    assert (grouped[0].id, grouped[0].copies) == (0, 2) and len(grouped) == 3
+    assert {hit.id for hit in apart} == {0, 1, 2, 3} and {hit.copies for hit in apart} == {1}
+    assert index.search(TEXTS[0], k=1, where="year > 2019")[0].id == 3
 
     other = Index.open(path, encoder=encoder, **place)
     added = index.add(["a dog", "two words"], metadata=[{"year": 1}, {"year": 2}], unique=True)
@@ -92,8 +96,8 @@ def test_results_print_and_are_plain_data(encoder: Encoder, tmp_path: Path) -> N
     index = Index.build(tmp_path / "index", TEXTS, encoder=encoder, metadata=NOTES)
     answers, nothing = index.search(["a dog"], k=1), index.search("a dog", where="year>3000")
     assert "a dog" in repr(answers) and "2021" in repr(answers) and "<table>" in answers._repr_html_()
-    assert json.loads(json.dumps(answers.to_dict()))["answers"][0]["hits"][0]["metadata"] == {"year": 2021}
-    assert answers.records() == [{"query": "a dog", "year": 2021, "id": 1, "score": 1.0, "text": "a dog"}]
+    assert json.loads(json.dumps(answers.to_dict()))["results"][0]["hits"][0]["metadata"] == {"year": 2021}
+    assert answers.records() == [{"query": "a dog", "id": 1, "score": 1.0, "text": "a dog", "copies": 1, "year": 2021}]
     assert "nothing was found" in repr(nothing) and nothing.records() == []
     info = index.info()
     assert "searched exactly" in repr(info) and json.dumps(info.to_dict()) and info.records() == [info.to_dict()]
@@ -103,6 +107,16 @@ def test_results_print_and_are_plain_data(encoder: Encoder, tmp_path: Path) -> N
     assert "kept" in repr(duplicates) and json.dumps(duplicates.to_dict())
     assert "no two texts" in repr(Index.build(None, ["a", "water"], encoder=encoder).dedupe(1.0))
     assert "truncated" in repr(index.add(["x"])) and index.add(["y"]).to_dict()["added"] == 1
+
+
+def test_a_users_column_never_has_the_name_of_one_of_ours(encoder: Encoder, tmp_path: Path) -> None:
+    index = Index.build(None, ["a dog"], encoder=encoder, metadata=[{"id": "T-1", "score": 3, "query": "q"}])
+    found = index.search(["a dog"])
+    (record,) = found.records()
+    assert list(record) == ["query", "id", "score", "text", "copies", "source_id", "source_score", "source_query"]
+    assert (record["id"], record["source_id"]) == (0, "T-1")
+    assert found[0].grids()[0].columns == ["id", "score", "text", "source_id", "source_score", "query"]
+    assert found.to_dict()["results"][0]["hits"][0]["metadata"] == {"id": "T-1", "score": 3, "query": "q"}
 
 
 def test_a_file_brings_its_columns_and_a_model_is_loaded_by_name(model: Path, tmp_path: Path) -> None:

@@ -303,6 +303,40 @@ def test_a_key_is_wanted_where_there_is_data_and_only_there(encoder):
     play(Service(encoder, api_key="sesame"), scene)
 
 
+def test_metrics_are_open_on_request_and_nothing_else_is(encoder):
+    service = Service(encoder, api_key="sesame", open_metrics=True)
+    for method, path, status in (("GET", "/metrics", 200), ("POST", "/metrics", 401), ("GET", "/v1/models", 401)):
+        assert ask(service, method, path).status_code == status
+    described = ask(service, "GET", "/openapi.json").json()["paths"]
+    assert "security" not in described["/metrics"]["get"] and "security" in described["/v1/models"]["get"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "application/x-www-form-urlencoded"}, 200),  # as curl -d sends it
+        ({"content-type": "Application/X-WWW-Form-Urlencoded; charset=utf-8"}, 200),
+        ({}, 200),
+        ({"content-type": "application/json", "origin": "http://test"}, 200),
+        # A page of another site can make a browser send this without asking first.
+        ({"content-type": "application/x-www-form-urlencoded", "origin": "https://evil.example"}, 400),
+        ({"content-type": "text/plain", "origin": "https://evil.example"}, 400),
+        ({"origin": "https://evil.example"}, 400),  # of a Blob without a type
+        ({"content-type": "text/plain"}, 400),
+    ],
+)
+def test_a_form_is_taken_for_json_unless_a_page_sent_it(encoder, headers: dict[str, str], status: int):
+    service = Service(encoder)
+    answer = ask(service, "POST", EMBEDDINGS, content=b'{"input": "a dog"}', headers=headers)
+    assert answer.status_code == status
+    if status == 400:
+        assert "not sent as application/json" in error_of(answer)["message"]
+    counted = service.metrics.registry.get_sample_value(
+        "twinpass_requests_total", {"method": "POST", "route": EMBEDDINGS, "status": str(status)}
+    )
+    assert counted == 1
+
+
 def test_similarity_is_the_cosine(encoder):
     units = encoder.encode(SENTENCES, normalize=True)
 
@@ -321,29 +355,34 @@ def index(encoder: Encoder, tmp_path: Path) -> Index:
     texts = [*dict.fromkeys(SENTENCES), "<script>alert(1)</script>"]
     vectors = encoder.encode(texts, normalize=True)
     block = Block(texts, vectors, [{"place": place} for place in range(len(texts))])
-    facts = {"name": "tiny", "fingerprint": encoder.fingerprint}
+    facts = {"name": str(tmp_path / "somewhere" / "tiny"), "fingerprint": encoder.fingerprint}
     return Index.from_blocks(tmp_path / "index", [block], model=facts)
 
 
 def test_search_finds_the_text_itself_first(encoder, index):
     async def scene(client: httpx.AsyncClient) -> None:
         one = (await client.post("/search", json={"query": "a dog", "k": 3})).json()
-        assert len(one["results"]) == 1 and len(one["results"][0]) == 3
-        best = one["results"][0][0]
+        assert len(one["results"]) == 1 and len(one["results"][0]["hits"]) == 3
+        best = one["results"][0]["hits"][0]
         assert best["text"] == "a dog" and best["score"] == pytest.approx(1, abs=1e-5)
         assert best["metadata"] == {"place": 2}
         two = {"query": ["a dog", "the cat sat on the mat"], "k": 1, "min_score": 0.99}
-        texts = [[hit["text"] for hit in hits] for hits in (await client.post("/search", json=two)).json()["results"]]
+        results = (await client.post("/search", json=two)).json()["results"]
+        assert [found["query"] for found in results] == two["query"]
+        texts = [[hit["text"] for hit in found["hits"]] for found in results]
         assert texts == [["a dog"], ["the cat sat on the mat"]]
+        words = (await client.post("/search", json={"query": "dog", "mode": "keyword"})).json()
+        assert words["results"][0]["hits"][0]["text"] == "a dog" and words["usage"]["total_tokens"] == 0
+        both = (await client.post("/search", json={"query": "a dog", "mode": "hybrid", "group": False})).json()
+        assert both["results"][0]["hits"][0]["text"] == "a dog" and both["usage"]["total_tokens"] > 0
         filtered = {"query": "a dog", "where": ["place>2", "place!=4"]}
-        places = [
-            hit["metadata"]["place"] for hit in (await client.post("/search", json=filtered)).json()["results"][0]
-        ]
+        (found,) = (await client.post("/search", json=filtered)).json()["results"]
+        places = [hit["metadata"]["place"] for hit in found["hits"]]
         assert sorted(places) == [3, 5, 6, 7]
         for where, says in (("nothing", "cannot read the filter"), ("colour=red", "no metadata column named 'colour'")):
             wrong = await client.post("/search", json={"query": "a", "where": where})
             assert wrong.status_code == 400 and says in error_of(wrong)["message"]
-        for bad in ({"k": 0}, {"k": 1001}, {"min_score": "high"}, {"where": 3}):
+        for bad in ({"k": 0}, {"k": 1001}, {"mode": "magic"}, {"min_score": "high"}, {"where": 3}):
             assert (await client.post("/search", json={"query": "a"} | bad)).status_code == 400
 
     play(Service(encoder, index), scene)
@@ -351,13 +390,13 @@ def test_search_finds_the_text_itself_first(encoder, index):
 
 def test_the_index_is_described_and_measured_once(encoder, index, monkeypatch):
     calls = []
-    monkeypatch.setattr(Index, "ids", lambda self, real=Index.ids: calls.append(1) or real(self))
+    monkeypatch.setattr(Index, "numbers", lambda self, real=Index.numbers: calls.append(1) or real(self))
     vectors = index.vectors(np.arange(8))
 
     async def scene(client: httpx.AsyncClient) -> None:
         info = (await client.get("/index")).json()
         assert info["count"] == 8 and info["model"] == "tiny" and info["columns"] == ["place"]
-        assert str(index.folder) not in json.dumps(info)
+        assert str(index.folder.parent) not in json.dumps(info)  # neither its place nor its model's
         found = [(await each).json() for each in [client.get("/analysis") for _ in range(3)]]
         assert found[0] == found[1] == found[2] and len(calls) == 1
         cosines = (vectors @ vectors.T)[np.triu_indices(8, 1)]
@@ -432,7 +471,7 @@ def test_what_is_added_to_the_index_is_found_without_a_restart(encoder, index):
     async def scene(client: httpx.AsyncClient) -> None:
         async def best(query: str) -> str:
             found = (await client.post("/search", json={"query": query, "k": 1})).json()
-            return str(found["results"][0][0]["text"])
+            return str(found["results"][0]["hits"][0]["text"])
 
         before = [(await client.get(path)).json() for path in ("/index", "/analysis")]
         assert (before[0]["count"], before[1]["of"]) == (8, 8) and await best("a bird sings") != "a bird sings"
@@ -473,7 +512,7 @@ def test_an_index_on_milvus_is_described_and_searched(encoder, index, tmp_path, 
         info = (await client.get("/index")).json()
         assert (info["count"], info["distinct"], info["fingerprint"]) == (len(index), None, encoder.fingerprint)
         found = (await client.post("/search", json={"query": rows.texts[2], "k": 1})).json()["results"]
-        assert found[0][0]["text"] == rows.texts[2]
+        assert found[0]["hits"][0]["text"] == rows.texts[2]
 
     play(Service(encoder, served), scene)
     started: list[Serving] = []
@@ -487,7 +526,7 @@ def test_an_index_whose_folder_is_gone_is_still_searched(encoder, index):
         assert (await client.get("/index")).status_code == 200
         shutil.rmtree(index.folder)
         found = (await client.post("/search", json={"query": "a dog", "k": 1})).json()
-        assert found["results"][0][0]["text"] == "a dog"
+        assert found["results"][0]["hits"][0]["text"] == "a dog"
 
     play(Service(encoder, index), scene)
 
@@ -499,12 +538,13 @@ def test_create_app_takes_names_and_folders_or_what_they_stand_for(encoder, fold
         create_app(encoder, name=["a", "b"]),
     ]
     services = [app.state.service for app in apps]
-    assert [service.name for service in services] == ["tiny", "mine", "a"]
-    assert services[1].limits.timeout == 9 and services[1].api_key == "k" and services[1].normalize
-    assert {"a", "b", "default"} <= services[2].names and services[0].fingerprint == encoder.fingerprint
+    assert [service.models[0].name for service in services] == ["tiny", "mine", "a"]
+    assert services[1].limits.timeout == 9 and services[1].api_key == "k" and services[1].models[0].normalize
+    assert {services[2].model(name) for name in ("a", "b", "default", None)} == {services[2].models[0]}
+    assert services[0].models[0].fingerprint == encoder.fingerprint
     with pytest.raises(ConfigError, match="the model is an Encoder already"):
         create_app(encoder, pooler="cls")
-    with pytest.raises(ModelError, match="was built with the model tiny"):
+    with pytest.raises(ModelError, match="was built with the model"):
         create_app(Encoder.load(folder, device="cpu", max_tokens=9), index)
 
 
@@ -512,7 +552,7 @@ def test_the_index_names_its_model_and_its_options(encoder, folder, tmp_path):
     short = Encoder.load(folder, device="cpu", max_tokens=9)
     entry = {"name": str(folder), "fingerprint": short.fingerprint, "pooler": None, "max_tokens": 9}
     Index.from_blocks(tmp_path / "index", [Block(["a dog"], short.encode(["a dog"]))], model=entry)
-    assert create_app(index=tmp_path / "index", device="cpu").state.service.encoder.max_tokens == 9
+    assert create_app(index=tmp_path / "index", device="cpu").state.service.models[0].encoder.max_tokens == 9
 
 
 def test_mounted_in_another_app_it_works_below_its_path(encoder, index):
@@ -526,7 +566,7 @@ def test_mounted_in_another_app_it_works_below_its_path(encoder, index):
         assert client.get("/embed/docs").status_code == 200 and client.get("/embed/v1/models").status_code == 401
         headers = {"authorization": "Bearer sesame"}
         found = client.post("/embed/search", json={"query": "a dog", "k": 1}, headers=headers).json()
-        assert found["results"][0][0]["text"] == "a dog"
+        assert found["results"][0]["hits"][0]["text"] == "a dog"
         assert client.get("/embed/v1/models/tiny", headers=headers).json()["id"] == "tiny"
 
 

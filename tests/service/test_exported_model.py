@@ -31,4 +31,4 @@ def test_an_index_that_openvino_built_brings_its_runtime(model: str, tmp_path: P
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "cache"))
     Index.build(tmp_path / "index", ["the cat sat", "a dog"], encoder=model, runtime="openvino")
     for given in (None, model):
-        assert create_app(given, tmp_path / "index").state.service.encoder.runtime_name == "openvino"
+        assert create_app(given, tmp_path / "index").state.service.models[0].encoder.runtime_name == "openvino"

@@ -25,10 +25,11 @@ from tests.tiny import SENTENCES
 from twinpass.encoder.encoder import Encoder
 from twinpass.search import checksums
 from twinpass.search.index import Block, Index
-from twinpass.service import connections, routes
-from twinpass.service.app import SEARCH_THREADS, Service, app_of
+from twinpass.service import connections, index_routes
+from twinpass.service.app import Service, app_of
 from twinpass.service.connections import Server
 from twinpass.service.limits import Limits
+from twinpass.service.served_index import SEARCH_THREADS
 from twinpass.service.server import listen
 from twinpass.service.workers import Full, Workers
 
@@ -56,7 +57,7 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     logger, handler = logging.Logger("service"), logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logger.addHandler(handler)
-    monkeypatch.setattr("twinpass.service.app.LOG", logger)
+    monkeypatch.setattr("twinpass.service.served_index.LOG", logger)
     return messages
 
 
@@ -105,7 +106,7 @@ def test_a_change_that_cannot_be_read_is_logged_once_and_the_index_searched_as_i
         for count in range(1, 3):
             for _ in range(3):
                 found = (await client.post("/search", json={"query": "a dog", "k": 1})).json()
-                assert found["results"][0][0]["text"] == "a dog" and len(logged) == count
+                assert found["results"][0]["hits"][0]["text"] == "a dog" and len(logged) == count
             shutil.rmtree(index.folder, ignore_errors=True)
 
     add_elsewhere(index.folder, encoder, ["a bird sings"])
@@ -115,11 +116,14 @@ def test_a_change_that_cannot_be_read_is_logged_once_and_the_index_searched_as_i
 
 
 def test_an_answer_is_made_in_the_thread_and_bounded(encoder, index, monkeypatch):
-    write, threads = routes._json, []
-    monkeypatch.setattr(routes, "_json", lambda value: threads.append(threading.current_thread().name) or write(value))
+    write, threads = index_routes.json_of, []
+    monkeypatch.setattr(
+        index_routes, "json_of", lambda value: threads.append(threading.current_thread().name) or write(value)
+    )
     limits = Limits(max_answer=500)
     answer = ask(Service(encoder, index, limits=limits), "POST", "/search", json={"query": ["a dog", "a cat"], "k": 2})
-    assert [len(hits) for hits in answer.json()["results"]] == [2, 2] and answer.json()["usage"]["total_tokens"] > 2
+    assert [len(found["hits"]) for found in answer.json()["results"]] == [2, 2]
+    assert answer.json()["usage"]["total_tokens"] > 2
     assert threads[:2] == ["searching"] * 2
     answer = ask(Service(encoder, index, limits=limits), "POST", "/search", json={"query": ["a dog"] * 9, "k": 3})
     assert answer.status_code == 400 and error_of(answer)["code"] == "answer_too_large"
@@ -185,7 +189,7 @@ def test_a_search_that_nobody_waits_for_ends_after_its_block(encoder, index):
             await asyncio.sleep(0.001)
         assert held.calls == 1
         found = (await client.post("/search", json=body)).json()["results"]
-        assert [hits[0]["text"] for hits in found] == ["a dog"] * 600 and held.calls == 1 + 3
+        assert [each["hits"][0]["text"] for each in found] == ["a dog"] * 600 and held.calls == 1 + 3
 
     play(service, scene)
 

@@ -36,14 +36,21 @@ CHECKS = [
     negative_data_rejection,
     unsupported_method,
 ]
+KEY = "sesame"  # with which the index may be changed, too
 OPERATIONS = {
     "POST /v1/embeddings",
     "GET /v1/models",
     "GET /v1/models/{name}",
     "POST /similarity",
+    "POST /embed",
+    "GET /info",
     "POST /search",
     "GET /index",
     "GET /analysis",
+    "POST /index/texts",
+    "POST /index/texts/delete",
+    "GET /index/texts/{text_id}",
+    "DELETE /index/texts/{text_id}",
     "GET /metrics",
     "GET /health",
     "GET /ready",
@@ -66,7 +73,7 @@ def api(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
     block = Block(SENTENCES, encoder.encode(SENTENCES, normalize=True), [{"place": 1}] * len(SENTENCES))
     index = Index.from_blocks(tmp_path_factory.mktemp("index") / "index", [block], model=model)
     limits = Limits(max_inputs=16, max_chars=1000, max_body=10_000)
-    app = create_app(encoder, index, name="tiny", limits=limits)
+    app = create_app(encoder, index, name="tiny", limits=limits, api_key=KEY)
     with listen("127.0.0.1", 0) as bound:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
@@ -87,6 +94,6 @@ def test_every_operation_keeps_its_word(api: Any, mode: GenerationMode):
         @FEW
         @given(case=operation.as_strategy(generation_mode=mode))
         def keeps_its_word(case: schemathesis.Case) -> None:
-            case.call_and_validate(checks=CHECKS, timeout=60)
+            case.call_and_validate(checks=CHECKS, timeout=60, headers={"Authorization": f"Bearer {KEY}"})
 
         keeps_its_word()

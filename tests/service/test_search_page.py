@@ -28,6 +28,7 @@ TEXTS = [
     EVIL,
     *(f"filler{place} theme{place % 4} topic{place % 7} of many words" for place in range(20)),
 ]
+FILTERS = {"year = 1999": [0], "year < 2000": [0, 2]}
 TABS = ("search", "matrix", "compare", "corpus")
 Open = Callable[..., Any]
 
@@ -40,7 +41,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[Toy, str]]:
-    toy = Toy(TEXTS, metadata={0: {"year": 1999, "empty": None}})
+    toy = Toy(TEXTS, metadata={0: {"year": 1999, "empty": None}, 1: {"of kind": "warm"}}, filters=FILTERS)
     with serving(toy.app()) as address:
         yield toy, address
 
@@ -48,8 +49,9 @@ def served() -> Iterator[tuple[Toy, str]]:
 @pytest.fixture
 def toy(served: tuple[Toy, str]) -> Iterator[Toy]:
     fresh = served[0]
+    metadata = fresh.metadata
     yield fresh
-    fresh.texts, fresh.key, fresh.slow, fresh.broken = TEXTS, None, {}, False
+    fresh.texts, fresh.metadata, fresh.key, fresh.slow, fresh.broken = TEXTS, metadata, None, {}, False
     fresh.asked.clear()
 
 
@@ -164,6 +166,87 @@ def test_the_keyboard_is_enough(toy: Toy, open_page: Open) -> None:
     assert page.locator("#query").input_value() == "cat on the mat"
     page.reload()
     wait_for_first(page, "the cat sat on the mat")
+
+
+def test_a_filter_narrows_the_results_and_stays_in_the_address(toy: Toy, open_page: Open) -> None:
+    page = open_page()
+    page.locator("#query").fill("cat mat")
+    wait_for_first(page, "the cat sat on the mat")
+    assert len(result_texts(page)) == 10
+    page.locator("#where").fill("year = 1999")
+    page.keyboard.press("Enter")
+    page.locator("#results li:nth-child(2)").wait_for(state="detached")
+    assert result_texts(page) == ["the cat sat on the mat"] and toy.asked[-1]["where"] == "year = 1999"
+    assert page.locator("#search [role=status]").inner_text() == "1 result, nearest first"
+    page.reload()
+    wait_for_first(page, "the cat sat on the mat")
+    assert page.locator("#where").input_value() == "year = 1999" and len(result_texts(page)) == 1
+    page.locator("#where").fill("year < 2000")  # a pause is enough
+    page.locator("#results li:nth-child(2)").wait_for()
+    page.locator("#results button.more").first.click()
+    page.locator("#search [role=status]", has_text="similar to the text above").wait_for()
+    assert toy.asked[-1]["where"] == "year < 2000" and result_texts(page) == ["the dog runs in the park"]
+    page.locator("#where").fill("")
+    page.keyboard.press("Enter")
+    page.locator("#results li:nth-child(10)").wait_for()
+    assert "where" not in toy.asked[-1] and "where" not in page.url
+
+
+def test_a_wrong_filter_is_explained_below_it_and_the_results_stay(toy: Toy, open_page: Open) -> None:
+    page = open_page("#search?q=cat+mat", expected="400")
+    wait_for_first(page, "the cat sat on the mat")
+    page.locator("#where").fill("year 1999")
+    page.keyboard.press("Enter")
+    page.locator("#where-problem:not([hidden])").wait_for()
+    assert page.locator("#where-problem").inner_text().split("\n")[1:] == ["  year 1999", "  ^"]
+    assert page.locator("#where").get_attribute("aria-invalid") == "true"
+    assert len(result_texts(page)) == 10 and page.locator("#results.stale").count() == 1
+    assert "before the filter was changed" in page.locator("#search [role=status]").inner_text()
+    assert page.locator("#search .trouble").count() == 0
+    page.locator("#where").fill("year = 1999")
+    page.locator("#results li:nth-child(2)").wait_for(state="detached")
+    assert not page.locator("#where-problem").is_visible() and page.locator("[aria-invalid]").count() == 0
+
+
+def test_columns_are_offered_and_added_to_the_filter(toy: Toy, open_page: Open) -> None:
+    page = open_page()
+    offered = page.locator("#where-columns button")
+    offered.first.wait_for()
+    assert offered.all_inner_texts() == ["year", "empty", "of kind"]
+    offered.nth(0).click()
+    assert page.locator("#where").input_value() == "year " and page.evaluate("document.activeElement.id") == "where"
+    page.keyboard.type("= 1999")
+    offered.nth(2).click()
+    assert page.locator("#where").input_value() == 'year = 1999 and "of kind" '
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.id") == "query"
+
+
+def test_the_mode_is_chosen_and_scores_are_shown_as_it_has_them(toy: Toy, open_page: Open) -> None:
+    page = open_page("#search?q=cat+mat")
+    wait_for_first(page, "the cat sat on the mat")
+    assert toy.asked[-1]["mode"] == "dense"
+    score = page.locator("#results .number").first
+    cosine = float(score.inner_text())
+    for mode, factor, digits, says in (("keyword", 20, 2, "best match"), ("hybrid", 0.03, 4, "best of both")):
+        page.locator("#mode").select_option(mode)
+        page.locator("#search [role=status]", has_text=says).wait_for()
+        assert toy.asked[-1]["mode"] == mode and f"by={mode}" in page.url
+        shown = score.inner_text()
+        assert float(shown) == pytest.approx(cosine * factor, abs=0.02) and len(shown.split(".")[1]) == digits
+        bars = page.locator("#results .track span").evaluate_all("all => all.map((e) => parseFloat(e.style.width))")
+        assert bars[0] == 100 and bars == sorted(bars, reverse=True)
+    page.reload()
+    page.locator("#search [role=status]", has_text="best of both").wait_for()
+    assert page.locator("#mode").input_value() == "hybrid"
+
+
+def test_equal_texts_are_counted_and_without_columns_there_is_no_filter(toy: Toy, open_page: Open) -> None:
+    toy.texts, toy.metadata = [*TEXTS, TEXTS[2]], {}
+    page = open_page("#search?q=dog+runs")
+    wait_for_first(page, "the dog runs in the park")
+    assert page.locator("#results li").first.locator(".metadata").inner_text().split() == ["equal", "texts", "2"]
+    assert not page.locator("#where").is_visible()
 
 
 def open_stopped(open_page: Open, toy: Toy) -> Any:
@@ -326,7 +409,7 @@ def test_without_an_index_the_page_says_how_to_make_one(toy: Toy, open_page: Ope
     toy.texts = None
     page = open_page(expected="404")
     page.locator("#search .empty pre").wait_for()
-    assert "twinpass index build MODEL texts.txt -o my-index" in page.locator("#search .empty").inner_text()
+    assert "twinpass index build texts.txt -m MODEL -o my-index" in page.locator("#search .empty").inner_text()
     assert not page.locator("#query").is_visible()
     page.locator("#tab-corpus").click()
     page.locator("#corpus .empty pre").wait_for()
@@ -417,7 +500,8 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
     encoder = Encoder.load(folder, device="cpu")
     vectors = encoder.encode(TEXTS)
     model = {"name": encoder.name, "fingerprint": encoder.fingerprint}
-    index = Index.from_blocks(tmp_path / "index", [Block(TEXTS, vectors)], model=model)
+    metadata = [{"place": place} for place in range(len(TEXTS))]
+    index = Index.from_blocks(tmp_path / "index", [Block(TEXTS, vectors, metadata)], model=model, id_column="place")
     query = "how many people find water"
     _, rows = nearest(encoder.encode([query]), vectors, k=5)
     troubles: list[str] = []
@@ -431,6 +515,21 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
         wait_for_first(page, TEXTS[rows[0][0]])
         assert result_texts(page) == [TEXTS[row] for row in rows[0]]
         assert page.locator("#served").inner_text() == f"tiny · {len(TEXTS)} texts"
+        page.locator("#query").fill("bank interest rates")
+        page.locator("#mode").select_option("hybrid")
+        page.locator("#search [role=status]", has_text="5 results, best of both first").wait_for()
+        page.locator("#mode").select_option("keyword")
+        page.locator("#results li:nth-child(3)").wait_for(state="detached")
+        assert set(result_texts(page)) == {TEXTS[4], TEXTS[5]}  # the only ones with a word of the query
+        page.locator("#where").fill("place = 4")
+        page.keyboard.press("Enter")
+        page.locator("#results li:nth-child(2)").wait_for(state="detached")
+        assert result_texts(page) == [TEXTS[4]]
+        assert page.locator("#results .metadata").inner_text().split() == ["place", "4"]  # its id
+        for wrong, says in (("place 4", "expected an operator"), ("colour = 4", "no metadata column named 'colour'")):
+            page.locator("#where").fill(wrong)
+            page.keyboard.press("Enter")
+            page.locator("#where-problem", has_text=says).wait_for()
         page.locator("#tab-matrix").click()
         page.locator("#matrix-example").click()
         page.locator("#heat table").wait_for()
@@ -441,4 +540,4 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
         page.locator("#figure-spectrum svg").wait_for()
         assert f"of {len(TEXTS)} texts" in page.locator("#corpus [role=status]").inner_text()
         page.close()
-    assert troubles == []
+    assert [trouble for trouble in troubles if "400" not in trouble] == []  # of the wrong filters

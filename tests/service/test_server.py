@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -130,6 +131,16 @@ def test_errors_arrive_as_the_client_knows_them(client, url):
     assert unknown.value.code == "invalid_api_key"
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl, which is not installed")
+def test_curl_needs_no_content_type(url, truth):
+    command = ["curl", "-sS", "--max-time", "30", "-H", f"Authorization: Bearer {KEY}"]
+    for path, body in (("/v1/embeddings", {"input": "a dog"}), ("/embed", {"inputs": "a dog", "normalize": False})):
+        ran = subprocess.run([*command, url + path, "-d", json.dumps(body)], capture_output=True, text=True, check=True)
+        answer = json.loads(ran.stdout)
+        found = answer[0] if path == "/embed" else answer["data"][0]["embedding"]
+        np.testing.assert_allclose(found, truth.encode(["a dog"])[0], atol=1e-5)
+
+
 def test_thirty_two_clients_at_once_each_get_their_own(url, truth):
     draw = np.random.default_rng(0)
     asked = [
@@ -178,11 +189,11 @@ def test_an_index_is_searched_and_ctrl_c_is_a_good_end(folder, truth, tmp_path):
     with serving("--index", str(tmp_path / "index"), "--name", "mine") as (process, url):  # the index knows its model
         headers = {"authorization": f"Bearer {KEY}"}
         answer = httpx.post(f"{url}/search", json={"query": SENTENCES[3], "k": 2}, headers=headers).json()
-        assert answer["results"][0][0]["text"] == SENTENCES[3] and answer["model"] == "mine"
+        assert answer["results"][0]["hits"][0]["text"] == SENTENCES[3] and answer["model"] == "mine"
         added = Block(["a bird sings"], truth.encode(["a bird sings"], normalize=True))
         Index.open(tmp_path / "index").add_blocks([added])  # in this process, while the other one serves
         answer = httpx.post(f"{url}/search", json={"query": "a bird sings", "k": 1}, headers=headers).json()
-        assert answer["results"][0][0]["text"] == "a bird sings"
+        assert answer["results"][0]["hits"][0]["text"] == "a bird sings"
         assert httpx.get(f"{url}/index", headers=headers).json()["count"] == len(SENTENCES) + 1
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0

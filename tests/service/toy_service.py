@@ -28,6 +28,7 @@ class Toy:
     key: str | None = None
     slow: dict[str, float] = field(default_factory=dict)  # seconds that a query, or "/index", takes
     broken: bool = False
+    filters: dict[str, list[int]] = field(default_factory=dict)  # rows that each filter allows; others are mistakes
     asked: list[dict[str, Any]] = field(default_factory=list)
 
     def app(self) -> FastAPI:
@@ -52,7 +53,15 @@ class Toy:
         time.sleep(self.slow.get("/index", 0.0))
         if self.texts is None:
             return trouble(404, "no index is served")
-        return {"count": len(self.texts), "distinct": len(set(self.texts)), "dimensions": 257}
+        return {
+            "count": len(self.texts),
+            "distinct": len(set(self.texts)),
+            "dimensions": 257,
+            "columns": self._columns(),
+        }
+
+    def _columns(self) -> list[str]:
+        return [*dict.fromkeys(name for values in self.metadata.values() for name in values)]
 
     def _analysis(self) -> Any:
         assert self.texts is not None
@@ -80,22 +89,28 @@ class Toy:
         if self.broken:
             return trouble(503, "the queue is full")
         time.sleep(self.slow.get(body["query"], 0.0))
+        where = body.get("where")
+        if where is not None and where not in self.filters:
+            return trouble(400, f"cannot read the filter: expected an operator.\n  {where}\n  ^", param="where")
         scores = encode([body["query"]])[0] @ encode(self.texts).T
-        best = np.argsort(-scores, kind="stable")[: body["k"]]
+        scores *= {"dense": 1, "keyword": 20, "hybrid": 0.03}[body["mode"]]
+        allowed = range(len(self.texts)) if where is None else self.filters[where]
+        best = sorted(allowed, key=lambda row: -scores[row])[: body["k"]]
         hits = [
             {
                 "id": int(row),
                 "text": self.texts[row],
                 "score": float(scores[row]),
                 "metadata": self.metadata.get(int(row), {}),
+                "copies": self.texts.count(self.texts[row]),
             }
             for row in best
         ]
-        return {"results": [hits]}
+        return {"results": [{"query": body["query"], "hits": hits}]}
 
 
-def trouble(status: int, message: str) -> Response:
-    return JSONResponse({"error": {"message": message}}, status_code=status)
+def trouble(status: int, message: str, **more: Any) -> Response:
+    return JSONResponse({"error": {"message": message, **more}}, status_code=status)
 
 
 def encode(texts: Sequence[str]) -> np.ndarray:

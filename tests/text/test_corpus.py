@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 from twinpass.text.corpus import Corpus, open_corpus
 from twinpass.text.formats import READERS
 from twinpass.text.sources import FORMATS
@@ -122,18 +122,15 @@ def test_fingerprint_is_of_the_content_alone(write: Callable[..., str]) -> None:
         (["anchor", "positive", "negative"], (0, 1, 2), False),
         (["hard_neg", "sent1", "sent0"], (2, 1, 0), False),
         (["id", "text", "score"], (1,), False),
-        (["erste", "zweite", "dritte"], None, False),
     ],
 )
 def test_columns_are_found_by_name(
-    write: Callable[..., str], format: str, names: list[str], texts: tuple[int, ...] | None, scored: bool
+    write: Callable[..., str], format: str, names: list[str], texts: tuple[int, ...], scored: bool
 ) -> None:
     numeric = {"score", "label", "id"}
     row = [7.5 if name in numeric else f"the text of {name}" for name in names]
-    # names we do not know are a header only if we are told
-    corpus = open_corpus(write(format, names, [row, row]), header=None if texts else True)
-    wanted = range(3) if texts is None else texts
-    assert read(corpus) == [tuple(row[at] for at in wanted)] * 2
+    corpus = open_corpus(write(format, names, [row, row]))
+    assert read(corpus) == [tuple(row[at] for at in texts)] * 2
     assert corpus.scored == scored
     assert [found.score for found in corpus] == [7.5 if scored else None] * 2
 
@@ -149,6 +146,72 @@ def test_columns_as_told(write: Callable[..., str], format: str) -> None:
     assert [(row.texts, row.score) for row in told] == [(("second text", "first text"), 0.25)]
     assert not open_corpus(path, columns=["one", "two"]).scored
     assert read(open_corpus(path, score="points")) == [("first text", "second text")]
+
+
+TICKETS = (
+    ["ticket_id", "subject", "body", "category"],
+    [["T-1", "Login fails", "I cannot log in since Monday.", "account"],
+     ["T-2", "Charged twice", "My card was charged twice.", "billing"],
+     ["T-3", "Where is it", "The parcel has not arrived yet.", "shipping"]],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("format", TABULAR)
+def test_where_several_columns_could_be_meant_it_asks(write: Callable[..., str], format: str) -> None:
+    path = write(format, *TICKETS)
+    with pytest.raises(InputError) as asked:
+        open_corpus(path)
+    message = str(asked.value)
+    assert "several columns that could be the text" in message and "--columns subject,body --join ' '" in message
+    assert [line.split(maxsplit=1) for line in message.splitlines()[1:5]] == [
+        ["ticket_id", "T-1"], ["subject", "Login fails"], ["body", "I cannot log in since Monday."],
+        ["category", "account"],
+    ]  # fmt: skip
+    assert read(open_corpus(path, columns="body")) == [(row[2],) for row in TICKETS[1]]
+    assert read(open_corpus(path, pairs=True)) == [(row[1], row[2]) for row in TICKETS[1]]
+
+
+@pytest.mark.parametrize("format", TABULAR)
+def test_one_column_of_sentences_is_taken_and_named(write: Callable[..., str], format: str) -> None:
+    lines: list[str] = []
+    rows = [
+        [7, "2024-03-01 10:00", "I cannot log in.", "billing"],
+        [8, "2024-03-02 11:30", "Charged twice!", "account"],
+    ]
+    corpus = open_corpus(write(format, ["ID", "date", "message", "category"], rows), log=lines.append)
+    assert corpus.columns == ("message",) and read(corpus) == [("I cannot log in.",), ("Charged twice!",)]
+    assert "the text is in message, not in date, category; --columns chooses others" in lines[-1]
+    header = [line for line in lines if "the first row (ID, date, message, category) names the columns" in line]
+    assert len(header) == (format in ("csv", "tsv"))
+
+
+@pytest.mark.parametrize("format", TABULAR)
+def test_columns_are_joined_into_one_text(write: Callable[..., str], format: str) -> None:
+    names, rows = TICKETS
+    corpus = open_corpus(write(format, names, rows), columns=["subject", "body"], join=" / ")
+    assert (corpus.width, corpus.columns) == (1, ("subject + body",))
+    assert read(corpus) == [(f"{row[1]} / {row[2]}",) for row in rows]
+    assert [others for _, others in corpus.records()] == [dict(zip(names, row, strict=True)) for row in rows]
+    gaps = [["T-1", "", "I cannot log in.", "x"], ["T-2", "Charged twice", "", "x"], ["T-3", "", "", "x"]]
+    corpus = open_corpus(write(format, names, gaps), columns="subject,body", join=" ", skip_bad_rows=True)
+    assert read(corpus) == [("I cannot log in.",), ("Charged twice",)] and corpus.bad_rows == 1
+    with pytest.raises(ConfigError, match="join needs the columns"):
+        open_corpus(write(format, names, rows), join=" ")
+
+
+def test_what_cannot_be_joined_is_a_bad_row(write: Callable[..., str]) -> None:
+    path = write("jsonl", ["a", "b"], [["one text", 2], ["two texts", [1]]])
+    corpus = open_corpus(path, columns="a,b", join=" ", skip_bad_rows=True)
+    assert read(corpus) == [("one text 2",)] and corpus.bad_reasons == {"not a text": 1}
+
+
+def test_a_file_of_texts_and_nothing_else_needs_no_columns(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("What is it?,It is a dog.\nWho is there?,Nobody at all.\n")
+    assert read(open_corpus(path)) == [("What is it?", "It is a dog."), ("Who is there?", "Nobody at all.")]
+    path.write_text("Login fails,I cannot log in.,account\nCharged twice,My card was charged.,billing\n")
+    with pytest.raises(InputError, match=r"(?s)could be the text:.*0  Login fails.*--columns 0,1 --join"):
+        open_corpus(path)
 
 
 @pytest.mark.parametrize("format", TABULAR)
@@ -274,7 +337,7 @@ def test_a_first_row_that_may_be_names_is_read_and_mentioned(tmp_path: Path) -> 
         assert len(list(open_corpus(path))) == 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert len(list(open_corpus(path, header=True))) == 1
+        assert len(list(open_corpus(path, header=True, pairs=True))) == 1
         assert len(list(open_corpus(path, header=False))) == 2
         path.write_text("was ist das,ein hund\nund das,eine katze\n")
         assert len(list(open_corpus(path))) == 2

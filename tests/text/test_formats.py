@@ -100,10 +100,12 @@ def test_an_open_quote_names_the_line_it_began_and_costs_one_row(tmp_path: Path)
 def test_header_by_content(tmp_path: Path) -> None:
     words = put(tmp_path / "words.csv", "cat,dog\ntree,house\n")
     assert read(open_corpus(words)) == [("cat", "dog"), ("tree", "house")]
-    assert read(open_corpus(words, header=True)) == [("tree", "house")]
+    assert read(open_corpus(words, header=True, pairs=True)) == [("tree", "house")]
     named = put(tmp_path / "named.csv", "titre,texte\nUn jour,Il fait beau\n")
     assert len(read(open_corpus(named))) == 2  # names we do not know might be data
-    assert read(open_corpus(named, header=True)) == [("Un jour", "Il fait beau")]
+    three = put(tmp_path / "three.csv", "titre,texte\nUn jour,Il fait beau\nLe soir,Il fait nuit\n")
+    assert len(read(open_corpus(three, pairs=True))) == 2  # short words above sentences, twice: a header
+    assert read(open_corpus(named, header=True, pairs=True)) == [("Un jour", "Il fait beau")]
     assert read(open_corpus(named, columns=["texte"])) == [("Il fait beau",)]
     short = put(tmp_path / "short.csv", "早上好,你好\n你 好,早上 好\n")
     assert len(read(open_corpus(short))) == 2
@@ -126,7 +128,7 @@ def test_header_by_content(tmp_path: Path) -> None:
         ("a.csv", "Sentence 1,Sentence 2,Similarity (0 to 5)\nwho is it,it is me,3\n", 1),
     ],
 )
-def test_only_known_names_are_a_header(tmp_path: Path, name: str, content: str, rows: int) -> None:
+def test_what_is_a_header(tmp_path: Path, name: str, content: str, rows: int) -> None:
     assert len(read(open_corpus(put(tmp_path / name, content)))) == rows
 
 
@@ -187,8 +189,7 @@ def test_parquet_leaves_stored_vectors_alone_and_finds_bad_strings(tmp_path: Pat
     damaged = pa.array([b"fine", b"caf\xe9"], pa.binary()).view(pa.string())
     table = pa.table({"vector": [[1.0], [2.0]], "kept": damaged, "kind": pa.array(["a b", "c"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "a.parquet")
-    corpus = open_corpus(tmp_path / "a.parquet", skip_bad_rows=True)
-    assert corpus.columns == ("kept", "kind")
+    corpus = open_corpus(tmp_path / "a.parquet", columns="kept,kind", skip_bad_rows=True)
     assert read(corpus) == [("fine", "a b")] and corpus.bad_reasons == {"not UTF-8": 1}
     with pytest.raises(InputError, match="is not a parquet file"):
         open_corpus(put(tmp_path / "b.parquet", "not parquet at all"))
@@ -201,7 +202,7 @@ def test_parquet_columns_of_one_name_are_told_apart_by_position(tmp_path: Path) 
     columns = {"said": ["a b", "c d"], "vector": [[1.0], [2.0]], "stars": [1, 2], "said ": ["e f", "g h"]}
     arrays = [pa.array(column) for column in columns.values()]
     pq.write_table(pa.Table.from_arrays(arrays, [name.strip() for name in columns]), tmp_path / "a.parquet")
-    assert read(open_corpus(tmp_path / "a.parquet")) == [("a b", "e f"), ("c d", "g h")]
+    assert read(open_corpus(tmp_path / "a.parquet", pairs=True)) == [("a b", "e f"), ("c d", "g h")]
     assert read(open_corpus(tmp_path / "a.parquet", columns=["2", "0"])) == [("e f", "a b"), ("g h", "c d")]
     with pytest.raises(InputError, match=r"2 columns called 'said'. Name one by position, .*: 0, 2\."):
         open_corpus(tmp_path / "a.parquet", columns=["said"])

@@ -22,10 +22,10 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def models(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def models(tiny: Path, masked: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """What each method starts from."""
     words = make_word_vectors(tmp_path_factory.mktemp("words") / "vectors.txt")
-    return dict.fromkeys(NAMES, tiny) | {"infersent": words}
+    return dict.fromkeys(NAMES, tiny) | {"infersent": words, "teacher": tiny, "diffcse": masked}
 
 
 @pytest.fixture(scope="session")

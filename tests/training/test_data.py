@@ -9,16 +9,8 @@ from tests.training.tiny_runs import make_triplets
 from twinpass.errors import InputError
 from twinpass.text.corpus import open_corpus
 from twinpass.training import data as module
-from twinpass.training.data import (
-    Batches,
-    InMemory,
-    find_rows,
-    leakage,
-    lexical_overlap,
-    overlap_f1,
-    read_data,
-    text_hash,
-)
+from twinpass.training.batches import Batches
+from twinpass.training.data import InMemory, find_rows, leakage, lexical_overlap, overlap_f1, read_data, text_hash
 
 
 def letters(texts: list[str]) -> list[list[int]]:

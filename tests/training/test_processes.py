@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.training.tiny_runs import (
+    AFTER_SIMCSE,
     gradient_in_process,
     gradient_of,
     make_sentences,
@@ -38,10 +39,10 @@ def run_two(children, target, *arguments, after: tuple = ()) -> None:
     ("rows", "batch", "fields"),
     [
         (make_sentences(9), [3, 1, 4, 0, 5, 8, 2], {}),
-        (make_triplets(9), [3, 1, 4, 0, 5, 8, 2], {"chunk_tokens": 30}),
+        (make_triplets(9), [3, 1, 4, 0, 5, 8, 2], {"chunk_tokens": 30, "matryoshka": "16,8"}),
         (make_triplets(9), [6], {"hard_negative_weight": 2.0}),
     ],
-    ids=["dropout", "triplets-chunked", "one-row"],
+    ids=["dropout", "triplets-chunked-matryoshka", "one-row"],
 )
 def test_the_gradient_of_two_processes_is_that_of_one(make_run, children, tmp_path: Path, rows, batch, fields) -> None:
     run = make_run(dropout=0.0, clip=1e9, **fields)
@@ -70,10 +71,10 @@ def test_training_in_two_processes_with_ragged_batches(make_run, children, tmp_p
 
 
 @pytest.mark.filterwarnings("ignore:.*no masked-language-model head")
-@pytest.mark.parametrize("name", ["ct", "sbert", "infersent", "declutr", "mlm"])
+@pytest.mark.parametrize("name", ["ct", "sbert", "infersent", "declutr", "mlm", "distill", *AFTER_SIMCSE])
 def test_other_methods_share_a_batch_too(models, children, tmp_path: Path, name: str) -> None:
     """Five examples over two processes: each takes its own, and the parts add up."""
-    fields = {"clip": 1e9} | ({"dropout": 0.0} if name in ("sbert", "declutr", "mlm") else {})
+    fields = {"clip": 1e9} | ({"dropout": 0.0} if name not in ("ct", "infersent", "distill") else {})
     run, batch = run_for(name, models, tmp_path / "out", **fields), [3, 1, 4, 0, 5]
     loss, gradients = gradient_of(run, rows_for(name), batch)
     run_two(children, gradient_in_process, run, rows_for(name), batch, after=(str(tmp_path / "found.npz"),))

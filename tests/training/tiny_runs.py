@@ -27,7 +27,8 @@ from twinpass.training.methods import METHODS
 from twinpass.training.processes import Processes
 from twinpass.training.setup import prepare
 
-NAMES = ("ct", "sbert", "is-bert", "declutr", "infersent", "mlm")
+AFTER_SIMCSE = ("esimcse", "promptbert", "diffcse", "sncse", "rankcse")
+NAMES = ("ct", "sbert", "is-bert", "declutr", "infersent", "mlm", "distill", *AFTER_SIMCSE)
 
 
 def make_sentences(count: int, *, seed: int = 0) -> list[str]:
@@ -146,10 +147,12 @@ def rows_for(name: str) -> list[Any]:
     return {
         "ct": make_sentences(40),
         "is-bert": make_sentences(40),
+        "distill": make_sentences(40),
         "mlm": make_documents(8),
         "sbert": make_labelled(48),
         "infersent": make_labelled(48),
         "declutr": make_documents(8),
+        **dict.fromkeys(AFTER_SIMCSE, make_sentences(40)),
     }[name]
 
 
@@ -162,6 +165,15 @@ def run_for(name: str, models: dict[str, Path], output: Path, **fields: Any) -> 
         "declutr": {"learning_rate": 1e-3, "batch_size": 4, "max_tokens": 10},
         "infersent": {"width": 16, "learning_rate": 0.5},
         "mlm": {"learning_rate": 3e-3, "batch_size": 16},
+        "distill": {"learning_rate": 1e-3, "batch_size": 16, "layers": 2, "pooler": "avg"},
+        "esimcse": {"learning_rate": 1e-3, "batch_size": 8},
+        "sncse": {"learning_rate": 1e-3, "batch_size": 8, "template": "the [X] is [MASK] ."}
+        | {"second_template": "a word of it [X] was [MASK] !"},
+        "rankcse": {"learning_rate": 1e-3, "batch_size": 8, "teacher": str(models.get("teacher"))}
+        | {"teacher_pooler": "avg"},
+        "diffcse": {"learning_rate": 1e-3, "batch_size": 8, "rtd_weight": 0.5},
+        "promptbert": {"learning_rate": 1e-3, "batch_size": 8, "template": "the [X] is [MASK] ."}
+        | {"second_template": "a word of it [X] was [MASK] !"},
     }[name]
     common = {"model": str(models[name]), "output": str(output), "steps": 3, "device": "cpu", "seed": 1}
     return Run(method=name, **(common | own | fields))
@@ -170,7 +182,7 @@ def run_for(name: str, models: dict[str, Path], output: Path, **fields: Any) -> 
 def build(run: Run, rows: list[Any]) -> Method:
     """Make a method as the loop does."""
     device, kind = torch.device("cpu"), METHODS[run.method]
-    run, text = kind.read(run, InMemory(rows), model=run.model, device=device)
+    run, text = kind.read(run, InMemory(rows, label=run.label, score=run.score), model=run.model, device=device)
     torch.manual_seed(run.seed)
     return kind(Start(run=run, rows=text, device=device, processes=Processes(Accelerator(cpu=True))))
 
@@ -211,6 +223,22 @@ def naive_jensen_shannon(sentences: list[Tensor], texts: list[str]) -> float:
                 elif texts[other] != texts[place]:
                     foreign.append(math.log(1 + math.exp(score)) - math.log(2))
     return sum(foreign) / len(foreign) - sum(own) / len(own)
+
+
+def naive_match(student: Tensor, teacher: Tensor, match: str) -> float:
+    def cosine(a: Tensor, b: Tensor) -> float:
+        return float(a @ b / a.norm() / b.norm())
+
+    if match == "vectors":
+        pairs = zip(student, teacher, strict=True)
+        return sum(sum(float(x - y) ** 2 for x, y in zip(s, t, strict=True)) for s, t in pairs) / len(student)
+    apart = [
+        (cosine(student[i], student[j]) - cosine(teacher[i], teacher[j])) ** 2
+        for i in range(len(student))
+        for j in range(len(student))
+        if i != j
+    ]
+    return sum(apart) / len(apart)
 
 
 def naive_nt_xent(anchors: Tensor, positives: Tensor, temperature: float) -> float:

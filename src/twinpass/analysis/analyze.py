@@ -12,10 +12,11 @@ from typing import Any
 from twinpass.analysis.measure import Measures, measure
 from twinpass.analysis.models import Models, Variant, VariantEncoder, parse_variants
 from twinpass.analysis.neighbours import compare_neighbours
-from twinpass.analysis.report import PAGE, Analysis, check_target
+from twinpass.analysis.report import PAGE, Analysis, check_target, is_table
 from twinpass.analysis.sampling import MOST_TEXTS, Vectors, splits_of_stsb, take_sample
 from twinpass.analysis.training_report import read_trajectory
 from twinpass.display import Displayed
+from twinpass.encoder.any_model import check_loading
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import ConfigError, InputError
 from twinpass.files import read_sealed
@@ -40,57 +41,53 @@ def analyze(
     results: Sequence[PathLike | Displayed] = (),
     runs: bool = False,
     columns: str | Sequence[str] | None = None,
+    join: str | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    precision: str | None = None,
-    runtime: str | None = None,
-    device: str = "auto",
-    trust_pickle: bool = False,
-    trust_remote_code: bool = False,
     cache: bool = True,
     seed: int = 42,
     progress: Progress = silent,
     log: Log = ignore,
     command: str | None = None,
+    **loading: Any,
 ) -> Analysis:
     """Measure the vectors that models give to sentences: alignment, uniformity, spectrum, densities, neighbours.
 
     `models` is one or several of: a name, a variant such as "minilm#layers=3,pooler=avg,whiten,label=NAME", an Encoder,
     or any function from texts to vectors; or a mapping from labels to these. The other arguments:
 
-    - data: scored pairs, pairs or sentences to analyse; `columns`, `skip_bad_rows` and `header` say how to read them.
-      The folder of STS-B stands for its three splits together, as in the paper's figures.
-    - output: write the report to this folder: index.html, figures/ and analysis.json.
+    - data: scored pairs, pairs or sentences to analyse; `columns`, `join`, `skip_bad_rows` and `header` say how to read
+      them. The folder of STS-B stands for its three splits together, as in the paper's figures.
+    - output: write the report to this folder: index.html, figures/ and analysis.json; or the numbers to a .csv,
+      .parquet or .jsonl file.
     - sample: at most this many sentences; the seed decides which. Default: 10,000, or all of STS-B.
     - neighbours: how many to show (0: none) of each `query`; they are searched in `corpus`, by default in the sample.
     - results: of `evaluate`, or files of `evaluate -o FILE.json`; their Avg. STS colours Figure 3.
     - runs: the models are output folders of `train`; draw alignment and uniformity step by step from their logs.
-    - pooler ... trust_remote_code: as in `Encoder.load`, for models given by name.
     - cache: read and keep vectors on disk.
     - command: what to type to reproduce the report.
+    - loading: options of `Encoder.load` (pooler, device ...), for models given by name.
     """
     if data is None and not runs:
         raise ConfigError("analyze expects sentences (--data FILE, or docs:), or training runs (--runs RUN ...).")
     variants = parse_variants(models)
     if output is not None:
         check_target(output)
-    loading: dict[str, Any] = {"pooler": pooler, "max_tokens": max_tokens, "device": device}
-    loading |= {"precision": precision, "runtime": runtime}
+    check_loading(loading, analyze)
+    described = {name: value for name, value in loading.items() if not name.startswith("trust_")}
     reading: dict[str, Any] = {"skip_bad_rows": skip_bad_rows, "header": header}
     options: dict[str, Any] = {"models": [each.given for each in variants], "runs": runs, "data": data}
-    options |= {"columns": columns, "sample": sample, "seed": seed}
+    options |= {"columns": columns, "join": join, "sample": sample, "seed": seed}
     options |= {"neighbours": neighbours, "query": query, "corpus": corpus}
     found = Analysis(
         runs=_read_runs(variants, all_of_them=data is None) if runs else (),
-        facts=provenance(options=options | loading | reading),
+        facts=provenance(options=options | described | reading),
         command=command,
     )
     if data is not None:
         averages = _read_averages(results)
         whole = splits_of_stsb(data)
-        opened = open_corpus(whole or data, columns=columns, **reading)
+        opened = open_corpus(whole or data, columns=columns, join=join, log=log, **reading)
         usual = MOST_TEXTS if whole is None else sys.maxsize
         taken = take_sample(opened, most=usual if sample is None else sample, seed=seed)
         texts: Iterable[str] = taken.texts if corpus is None else open_corpus(corpus, **reading).texts()
@@ -98,7 +95,6 @@ def analyze(
         # With one model and no query there is nothing to compare and nothing to show.
         comparing = neighbours > 0 and (len(variants) > 1 or len(query) > 0)
         log(f"analysing {taken.protocol}")
-        loading |= {"trust_pickle": trust_pickle, "trust_remote_code": trust_remote_code}
         measured: list[Measures] = []
         vectors: dict[str, Vectors] = {}
         for variant in variants:
@@ -122,7 +118,7 @@ def analyze(
         )
     if output is not None:
         found.write(output)
-        log(f"the report is {Path(output) / PAGE}")
+        log(f"{Path(output)} is written" if is_table(Path(output)) else f"the report is {Path(output) / PAGE}")
     return found
 
 

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -29,6 +30,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "<", "*", ">", "h", "d")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (5, 1.2, 1.2, 1.2)), (0, (4, 1, 1, 1, 1, 1)))
 LINE = 0.145  # inches: height of a line of the legend
 MARGIN = 0.03  # inches around a figure
+GAP = 0.03  # inches between the numbers of a horizontal axis, at least
+MOST_TICKS = 5  # on an axis whose numbers are too long for more
 SVG = "http://www.w3.org/2000/svg"
 XLINK = "http://www.w3.org/1999/xlink"
 HOVER = "hover"  # prefix of the identifiers of points with values
@@ -80,6 +83,7 @@ def themed(theme: Theme) -> AbstractContextManager[None]:
         "grid.linewidth": 0.4,
         "axes.grid": True,
         "axes.axisbelow": True,
+        "axes.formatter.useoffset": False,  # the numbers at the ticks are the values themselves
         "axes.spines.top": False,
         "axes.spines.right": False,
         "lines.linewidth": 1.3,
@@ -184,7 +188,7 @@ def write_figure(drawing: Drawing, folder: Path) -> list[Path]:
     written = []
     for theme_name, theme in THEMES.items():
         with themed(theme):
-            figure = drawing.draw(theme)
+            figure = _drawn(drawing, theme)
             for kind in ("svg", "png"):
                 path = folder / f"{drawing.name}-{theme_name}.{kind}"
                 notes: dict[str, str | None] = {"Title": drawing.title, "Description": drawing.caption}
@@ -195,10 +199,46 @@ def write_figure(drawing: Drawing, folder: Path) -> list[Path]:
     return written
 
 
+def _drawn(drawing: Drawing, theme: Theme) -> Figure:
+    """Draw a figure, with fewer ticks on axes whose numbers would overlap: those of close values have many digits."""
+    from matplotlib.ticker import AutoLocator, MaxNLocator
+
+    figure = drawing.draw(theme)
+    axes: Any = [axis for each in figure.axes for axis in (each.xaxis, each.yaxis)]
+    pending = [axis for axis in axes if isinstance(axis.get_major_locator(), AutoLocator)]
+    for most in range(MOST_TICKS, 0, -1):
+        figure.draw_without_rendering()
+        pending = [axis for axis in pending if _overlapping(axis)]
+        if not pending:
+            break
+        for axis in pending:
+            axis.set_major_locator(MaxNLocator(most, min_n_ticks=1))
+    return figure
+
+
+def _overlapping(axis: Any) -> bool:
+    """Tell whether the numbers at two neighbouring ticks of a horizontal or vertical axis nearly touch."""
+    across = axis.axis_name == "x"
+    low, high = sorted(axis.get_view_interval())
+    shown = [tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high and tick.label1.get_visible()]
+    boxes = [tick.label1.get_window_extent() for tick in shown if tick.label1.get_text()]
+    ends = sorted((box.x0, box.x1) if across else (box.y0, box.y1) for box in boxes)
+    gap = GAP * axis.get_figure().dpi if across else 0
+    return any(end + gap > start for (_, end), (start, _) in pairwise(ends))
+
+
+def at_least(axis: Any, span: float) -> None:
+    """Let an axis show at least this span: a difference that means nothing must not fill it."""
+    low, high = sorted(axis.get_view_interval())
+    if high - low < span:
+        middle = (low + high) / 2
+        axis.axes.set(**{f"{axis.axis_name}lim": (middle - span / 2, middle + span / 2)})
+
+
 def inline_svg(drawing: Drawing) -> str:
     """Return a figure as an SVG element for a page: unique identifiers, hover texts, colours as CSS variables."""
     with themed(LIGHT):
-        figure = drawing.draw(LIGHT)
+        figure = _drawn(drawing, LIGHT)
         stream = io.BytesIO()
         figure.savefig(stream, format="svg", metadata={"Date": None}, bbox_inches="tight", pad_inches=MARGIN)
         tips = figure.__dict__.get("_tips", {})

@@ -21,6 +21,7 @@ from twinpass.analysis.drawing import (
     Drawing,
     Theme,
     add_hover,
+    at_least,
     attach_tips,
     legend,
     line,
@@ -44,6 +45,8 @@ MOST_PAIRS = 8  # joined by lines on a map
 GREY = 6  # position of grey among a theme's colours
 # Below this share of the largest, a singular value is rounding noise of single-precision vectors.
 NOISE = 1e-4
+LEAST_SPAN = 0.02  # of uniformity and alignment: smaller differences are those of another sample
+LEAST_SCORES = 1.0  # points of Spearman x 100 between the ends of the colours, likewise
 
 
 def make_figures(sample: Sample, models: Sequence[Measures], averages: Mapping[str, float]) -> list[Drawing]:
@@ -98,6 +101,8 @@ def draw_geometry(points: Sequence[Point], label: str, theme: Theme) -> Figure:
         bar.set_label(label)
         bar.outline.set_visible(False)
     axes.margins(0.12)
+    for axis in (axes.xaxis, axes.yaxis):
+        at_least(axis, LEAST_SPAN)
     legend(figure, axes, handle=1.0)
     return figure
 
@@ -110,7 +115,9 @@ def _scatter(axes: Any, points: Sequence[Point], theme: Theme) -> Any:
         scored = math.isfinite(point.score)
         style: dict[str, Any] = {"c": theme.faint}
         if scored:
-            style = {"c": np.array([point.score]), "cmap": "viridis", "vmin": min(known), "vmax": max(known)}
+            wider = max(0.0, LEAST_SCORES - (max(known) - min(known))) / 2
+            limits = {"vmin": min(known) - wider, "vmax": max(known) + wider}
+            style = {"c": np.array([point.score]), "cmap": "viridis", **limits}
         drawn = axes.scatter(
             point.uniformity,
             point.alignment,
@@ -122,7 +129,7 @@ def _scatter(axes: Any, points: Sequence[Point], theme: Theme) -> Any:
             label=short(point.name, 38) + (f" ({point.score:.1f})" if scored else ""),
             **style,
         )
-        coloured = drawn if scored and min(known) < max(known) else coloured
+        coloured = drawn if scored and len(known) > 1 else coloured
     return coloured
 
 

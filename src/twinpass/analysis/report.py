@@ -21,7 +21,10 @@ from twinpass.display import Displayed, Grid
 from twinpass.errors import OutputError
 from twinpass.files import plain, write_json, writing_folder
 from twinpass.log import RunLog
+from twinpass.text.tables import check_table, write_table
 
+TABLES = (".csv", ".parquet", ".jsonl")
+OTHER_FILES = (".json", ".html", ".md", ".tex", ".txt", ".tsv", ".xlsx", ".pdf", ".png", ".svg")
 PAGE, NUMBERS, FIGURES = "index.html", "analysis.json", "figures"
 COLUMNS = (
     Column("model"),
@@ -97,9 +100,17 @@ class Analysis(Displayed):
         found = [] if self.sample is None else make_figures(self.sample, self.models, self.averages)
         return [*found, trajectory_figure(self.runs)] if self.runs else found
 
-    def write(self, folder: str | os.PathLike[str]) -> None:
-        """Write the report, whole or not at all; it replaces an earlier report and nothing else."""
-        target, drawings = check_target(folder), self.figures()
+    def write(self, output: str | os.PathLike[str]) -> None:
+        """Write the report to a folder, whole or not at all, or the records to a .csv, .parquet or .jsonl file.
+
+        A report replaces an earlier report and nothing else.
+        """
+        target = check_target(output)
+        if is_table(target):
+            records = self.records()
+            write_table(target, records, columns=list(records[0]) if records else ())
+            return
+        drawings = self.figures()
         with writing_folder(target) as aside:
             (aside / FIGURES).mkdir()
             for drawing in drawings:
@@ -113,9 +124,22 @@ class Analysis(Displayed):
             write_page(aside / PAGE, title, lead, _sections(self, drawings))
 
 
-def check_target(folder: str | os.PathLike[str]) -> Path:
-    """Return the folder as a path; refuse to replace a folder that is not an earlier report."""
-    target = Path(folder)
+def is_table(output: Path) -> bool:
+    """Tell whether a name is that of a table of the numbers, not that of a report's folder."""
+    return output.suffix in TABLES
+
+
+def check_target(output: str | os.PathLike[str]) -> Path:
+    """Return the output as a path; refuse a folder that is not an earlier report, and files of other kinds."""
+    target = Path(output)
+    if is_table(target):
+        check_table(target)
+        return target
+    if target.suffix in OTHER_FILES:
+        raise OutputError(
+            f"cannot write {target}: expected the name of a folder for the report, or one that ends in "
+            f"{', '.join(TABLES[:-1])} or {TABLES[-1]} for a table of the numbers."
+        )
     if target.exists() and not target.is_dir():
         raise OutputError(f"cannot write {target}: it is a file. A report is a folder; choose another name.")
     if target.is_dir() and any(target.iterdir()) and not (target / NUMBERS).is_file():

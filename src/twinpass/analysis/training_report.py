@@ -98,7 +98,11 @@ def _draw_path(axes: Axes, run: RunLog, place: int, theme: Theme) -> None:
 
 def loss_figure(runs: Sequence[RunLog]) -> Drawing:
     """Each run's training loss."""
-    draw = partial(_draw_curves, {run.name: run.loss for run in runs}, "training loss (nats)", "loss {:.4g}", "")
+    curves: dict[str, list[tuple[int, float]]] = {}
+    for run in runs:  # the parts of a mixture have losses of different kinds
+        own = {f"{run.name}: {part}": curve for part, curve in run.losses.items()}
+        curves |= own or {run.name: run.loss}
+    draw = partial(_draw_curves, curves, "training loss (nats)", "loss {:.4g}", "")
     return Drawing(name="loss", title="Loss", caption="The training loss of every step's batch.", draw=draw)
 
 

@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from twinpass.bulk.ray import encode_shards, find_ray
 from twinpass.bulk.shards import Job, check_shard_folder
-from twinpass.bulk.writers import WRITERS, Columns, Content, Row, encode_rows, find_columns
+from twinpass.bulk.writers import CARRYING, WRITERS, Columns, Content, Row, encode_lines, encode_rows, find_columns
 from twinpass.display import Displayed, Grid
 from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.files import check_writable, refuse_own_input, sha256
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 # The rows of a shard on Ray: what a worker that dies loses at most takes minutes on a core, seconds on a GPU, and
 # 100 MB at 384 dimensions. Sixteen blocks of a stream, so that repeats are recognised as in a single file.
 SHARD_ROWS = 65_536
+# What workers and provenance are given of Encoder.load's options where the user says nothing.
+_UNSAID = ("pooler", "max_tokens", "precision", "runtime", "dimensions")
+USUAL_LOADING = {**dict.fromkeys(_UNSAID), "device": "auto"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,10 +71,11 @@ class EncodedFile(Displayed):
 
 def encode_file(
     source: str | os.PathLike[str],
-    output: str | os.PathLike[str],
+    output: str | os.PathLike[str] | TextIO,
     *,
     model: str | os.PathLike[str] | Encoder = "minilm",
     columns: str | Sequence[str] | None = None,
+    join: str | None = None,
     skip_bad_rows: bool = False,
     header: bool | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
@@ -80,48 +84,42 @@ def encode_file(
     ray: bool = False,
     workers: int | None = None,
     address: str | None = None,
-    pooler: str | None = None,
-    max_tokens: int | None = None,
-    precision: str | None = None,
-    runtime: str | None = None,
-    device: str = "auto",
-    trust_pickle: bool = False,
-    trust_remote_code: bool = False,
     progress: Progress = silent,
     log: Log = ignore,
+    **loading: Any,
 ) -> EncodedFile:
-    """Encode a file, folder, pattern, `-` (stdin), `docs:` or `hf:owner/name` into .npy, .parquet or .safetensors.
+    """Encode a file, folder, pattern, `-` (stdin), `docs:` or `hf:owner/name` into a file of vectors.
 
-    One float32 vector per text, in order; a row of several text columns gives its vectors one after another. Parquet
-    also holds the texts and the other columns of the source; the other formats hold vectors only. `columns`,
+    One float32 vector per text, in order; a row of several text columns gives its vectors one after another. A
+    .parquet, .jsonl or .csv file also holds the texts and the other columns of the source; .npy and .safetensors
+    vectors only. If the output is a stream, such as sys.stdout, it gets what a .jsonl file would. `columns`, `join`,
     `skip_bad_rows`, `header` and `max_line_bytes` are those of `open_corpus`. `model` is a name, a folder or an
-    Encoder; the options from `pooler` on are those of `Encoder.load` and go with a name.
+    Encoder; `loading` are options of `Encoder.load` (pooler, device ...), which go with a name.
 
     A single file appears whole or not at all. With `shard_rows` the output is a folder of files with at most that many
     rows; when stopped, the same call resumes it. With `ray`, `workers` of the Ray cluster at `address` (default: one
     started on this machine) encode the shards, and the output must be parquet.
     """
+    from twinpass.encoder.any_model import check_loading
     from twinpass.text.corpus import open_corpus
 
-    target = Path(output)
-    shard_rows = _check(target, shard_rows, ray=ray, workers=workers, address=address)
+    check_loading(loading, encode_file)
+    stream, target = (None, Path(output)) if isinstance(output, (str, os.PathLike)) else (output, Path("-"))
+    if stream is not None and (ray or shard_rows is not None):
+        raise ConfigError("a stream is written in one piece: shard_rows and ray need a file name.")
+    shard_rows = None if stream is not None else _check(target, shard_rows, ray=ray, workers=workers, address=address)
     refuse_own_input(target, input_files(source))
-    reading: dict[str, Any] = {"columns": columns, "skip_bad_rows": skip_bad_rows, "header": header}
-    corpus = open_corpus(source, **reading, max_line_bytes=max_line_bytes)
+    reading: dict[str, Any] = {"columns": columns, "join": join, "skip_bad_rows": skip_bad_rows, "header": header}
+    corpus = open_corpus(source, **reading, max_line_bytes=max_line_bytes, log=log)
     _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
-    carried = find_columns(others for _, others in corpus.records()) if target.suffix == ".parquet" else Columns()
+    carried = (
+        find_columns(others for _, others in corpus.records())
+        if stream is not None or target.suffix in CARRYING
+        else Columns()
+    )
     for old, new in carried.renamed.items():
         log(f"the column {old!r} of the input is called {new!r} in the output, which has a {old!r} of its own")
-    loading = {
-        "pooler": pooler,
-        "max_tokens": max_tokens,
-        "precision": precision,
-        "runtime": runtime,
-        "device": device,
-        "trust_pickle": trust_pickle,
-        "trust_remote_code": trust_remote_code,
-    }
-    encoder, loading = _open(model, loading, log)
+    encoder, loading = _open(model, USUAL_LOADING | loading, log)
     if address is not None:
         _refuse_own_exports(encoder)
     options = {**loading, **reading, "normalize": normalize, "shard_rows": shard_rows}
@@ -130,7 +128,11 @@ def encode_file(
     rows = _rows(corpus, total, carried)
     started = time.perf_counter()
     resumed: list[dict[str, Any]] = []
-    if shard_rows is None:
+    if stream is not None:
+        files = []
+        with progress("encoding", total=total) as advance:
+            counts = [encode_lines(rows, stream, encoder, content, advance)]
+    elif shard_rows is None:
         files = [target]
         with progress("encoding", total=total) as advance:
             counts = [encode_rows(rows, total, target, encoder, content, advance)]
@@ -200,13 +202,14 @@ def _open(model: str | os.PathLike[str] | Encoder, loading: dict[str, Any], log:
     if isinstance(model, Encoder):
         if given := [name for name, value in loading.items() if value not in (None, False, "auto")]:
             raise ConfigError(f"{given[0]} is an option of loading a model, but the model is an Encoder already.")
-        settled = {"pooler": model.pooler, "max_tokens": model.max_tokens, "precision": model.precision}
-        return model, {**loading, **settled, "runtime": model.runtime_name, "device": str(model.device)}
+        settled: dict[str, Any] = {"pooler": model.pooler, "max_tokens": model.max_tokens, "precision": model.precision}
+        settled |= {"runtime": model.runtime_name, "dimensions": model.kept_dimensions}
+        return model, {**loading, **settled, "device": str(model.device)}
     log(f"loading {model} ...")
     encoder = Encoder.load(model, **loading)
     settled = {"precision": encoder.precision, "runtime": encoder.runtime_name}
-    # An exported model needs no GPU: none is asked of a cluster.
-    return encoder, {**loading, **settled, **({"device": "cpu"} if encoder.exported is not None else {})}
+    # An exported or static model needs no GPU: none is asked of a cluster.
+    return encoder, {**loading, **settled, **({"device": "cpu"} if encoder.runtime_name != "torch" else {})}
 
 
 def _refuse_own_exports(encoder: Encoder) -> None:
@@ -225,7 +228,8 @@ def _refuse_own_exports(encoder: Encoder) -> None:
 def _metadata(facts: Mapping[str, Any]) -> dict[str, str]:
     """Return what a reader of the file needs to know, as the formats take it: text to text."""
     name = facts["model"]["name"]
-    settings = {key: facts.get("options", {}).get(key) for key in ("pooler", "max_tokens", "precision", "runtime")}
+    names = ("pooler", "max_tokens", "precision", "runtime", "dimensions")
+    settings = {key: facts.get("options", {}).get(key) for key in names}
     return {
         "twinpass": facts["twinpass"],
         "model": str(Path(name).absolute()) if Path(name).is_dir() else name,  # as it is found from any folder

@@ -1,11 +1,12 @@
-"""Rows to one file of vectors: .npy, .parquet or .safetensors, as a stream, whole or not at all.
+"""Rows to one file of vectors: .npy, .parquet, .safetensors, .jsonl or .csv, as a stream, whole or not at all.
 
-Parquet also holds the texts and the other columns of the input (id, category ...), found in one pass over it.
+Parquet, JSON lines and csv also hold the texts and the other columns of the input (id, category ...).
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import datetime
 import hashlib
 import io
@@ -15,17 +16,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from twinpass.files import DiskFull, writing
 from twinpass.progress import Advance
 from twinpass.provenance import checksum
-from twinpass.text.tables import PREFIX, TYPES, kind_of, type_of
+from twinpass.text.tables import PREFIX, TYPES, json_line, kind_of, type_of
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
 
-OURS = ("text", "vector")  # columns of every parquet file that we write
+OURS = ("text", "vector")  # columns of every file with columns that we write
+CARRYING = (".parquet", ".jsonl", ".csv")  # formats that hold the texts and the other columns
 Row = tuple[str, Mapping[str, object]]  # a text, and by name the values of the other columns
 
 # Kinds of values that tables have as text, and files of vectors as they are.
@@ -117,6 +119,18 @@ def encode_rows(
     return counted
 
 
+def encode_lines(
+    rows: Iterable[Row], stream: TextIO, encoder: Encoder, content: Content, advance: Advance = lambda count: None
+) -> dict[str, int]:
+    """Encode rows into lines of JSON on a stream, a block at a time; return the counts."""
+
+    def write(texts: Sequence[str], vectors: Any, others: Sequence[Mapping[str, object]]) -> None:
+        stream.writelines(json_rows(texts, vectors, others))
+        stream.flush()
+
+    return _write_all(write, rows, encoder, content, advance)
+
+
 def _write_all(
     write: Write, rows: Iterable[Row], encoder: Encoder, content: Content, advance: Advance
 ) -> dict[str, int]:
@@ -183,8 +197,40 @@ def _parquet(path: Path, shape: tuple[int, int], content: Content) -> Iterator[W
         yield write
 
 
+@contextlib.contextmanager
+def _jsonl(path: Path, shape: tuple[int, int], content: Content) -> Iterator[Write]:
+    """Write an object for each row: text, vector and the columns of the input."""
+    with path.open("w", encoding="utf-8") as stream:
+        yield lambda texts, vectors, others: stream.writelines(json_rows(texts, vectors, others))
+
+
+def json_rows(texts: Sequence[str], vectors: Any, others: Sequence[Mapping[str, object]]) -> Iterator[str]:
+    """Yield rows as lines of JSON; nine digits are all that a float32 has."""
+    for text, vector, values in zip(texts, vectors, others, strict=True):
+        numbers = [float(f"{number:.9g}") for number in vector.tolist()]
+        yield json_line({"text": text, "vector": numbers, **values}) + "\n"
+
+
+@contextlib.contextmanager
+def _csv(path: Path, shape: tuple[int, int], content: Content) -> Iterator[Write]:
+    """Write a header and a line for each row: text, the columns of the input, then the numbers as v0, v1 ..."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        carried = list(content.columns.types)
+        writer.writerow(["text", *carried, *(f"v{at}" for at in range(shape[1]))])
+
+        def write(texts: Sequence[str], vectors: Any, others: Sequence[Mapping[str, object]]) -> None:
+            for text, vector, values in zip(texts, vectors, others, strict=True):
+                more = (_convert(values.get(name), "string") for name in carried)
+                writer.writerow([text, *more, *(f"{number:.9g}" for number in vector.tolist())])
+
+        yield write
+
+
 WRITERS: dict[str, Callable[[Path, tuple[int, int], Content], AbstractContextManager[Write]]] = {
     ".npy": _npy,
     ".parquet": _parquet,
     ".safetensors": _safetensors,
+    ".jsonl": _jsonl,
+    ".csv": _csv,
 }

@@ -23,7 +23,12 @@ def analyze(
             help="Models as in `evaluate`; MODEL#pooler=avg,layers=3,whiten,label=NAME for variants.",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the report.")] = Path("report"),
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="Folder of the report; or a .csv, .parquet or .jsonl file for the numbers only."
+        ),
+    ] = Path("report"),
     data: Annotated[
         str | None, typer.Option("--data", "-d", help="Scored pairs (STS-B's layout, csv, jsonl), pairs or sentences.")
     ] = None,
@@ -49,9 +54,8 @@ def analyze(
     """
     from twinpass.analysis.analyze import analyze as analyze_models
 
-    given = [*([chosen.model] if chosen.model else []), *(names or [])]
     found = analyze_models(
-        given or DEFAULT_MODEL,
+        chosen.models(names) or DEFAULT_MODEL,
         data=data,
         output=output,
         sample=sample,

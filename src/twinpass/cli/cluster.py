@@ -9,7 +9,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
-from twinpass.cli.options import DataOptions, ModelOptions
+from twinpass.cli.options import DataOptions, ModelOptions, only
 from twinpass.files import refuse_own_input
 from twinpass.text.sources import input_files
 
@@ -20,10 +20,10 @@ def cluster(
     chosen: ModelOptions,
     data: DataOptions,
     place: MilvusOptions,
-    names: Annotated[
-        list[str], typer.Argument(metavar="[MODEL] TEXTS|INDEX", help="Texts as for encode, or an index.")
-    ],
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of clusters.")],
+    names: Annotated[list[str], typer.Argument(metavar="TEXTS|INDEX", help="Texts as for encode, or an index.")],
+    k: Annotated[
+        int | None, typer.Option("-k", min=1, help="Number of clusters (default: 2 to 30, by the mean silhouette).")
+    ] = None,
     representatives: Annotated[
         int, typer.Option(min=1, help="Texts to show of each cluster: those nearest to its centre.")
     ] = 3,
@@ -32,14 +32,18 @@ def cluster(
         typer.Option("--output", "-o", help="Write every text with its cluster to a .csv, .parquet or .jsonl file."),
     ] = None,
 ) -> None:
-    """Sort texts into groups by what they say: k-means on the directions of their vectors."""
+    """Sort texts into groups by what they say: k-means on the directions of their vectors.
+
+    Each group is shown with its most typical words and the texts nearest to its centre.
+    """
     from twinpass.text.tables import check_table
 
+    named = only(names, "cluster", "file of texts or one index")
     if output is not None:
         check_table(output)  # before anything is encoded
-        refuse_own_input(output, input_files(names[-1]))
-    index = index_of(console, chosen, data, place, names)
+        refuse_own_input(output, input_files(named))
+    index = index_of(console, chosen, data, place, named)
     found = index.cluster(k, seed=console.seed, representatives=representatives, output=output)
     if output is not None:
-        console.log(f"{len(found.ids):,} texts in {k} clusters -> {output}")
+        console.log(f"{len(found.ids):,} texts in {len(found.clusters)} clusters -> {output}")
     console.show(found, **({"output": output} if output else {}))

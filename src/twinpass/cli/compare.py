@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,10 @@ def compare(
     chosen: ModelOptions,
     options: TaskOptions,
     names: Annotated[list[str], typer.Argument(metavar="A B", help="Models, or .json files that evaluate wrote.")],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Also write a row for each task to a .csv, .parquet or .jsonl file."),
+    ] = None,
 ) -> None:
     """Compare two models, or two result files, pair by pair.
 
@@ -29,4 +34,4 @@ def compare(
     exactly(names, 2, "two models or result files, A and B")
     if chosen.model is not None:
         raise ConfigError("--model is not for compare: name both models, A and B.")
-    console.show(library.compare(*names, **options.given(chosen, console)))
+    console.show(library.compare(*names, output=output, **options.given(chosen, console)))

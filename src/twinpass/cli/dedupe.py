@@ -9,7 +9,7 @@ import typer
 
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
-from twinpass.cli.options import DataOptions, ModelOptions
+from twinpass.cli.options import DataOptions, ModelOptions, only
 from twinpass.files import refuse_own_input
 from twinpass.text.sources import input_files
 
@@ -20,9 +20,7 @@ def dedupe(
     chosen: ModelOptions,
     data: DataOptions,
     place: MilvusOptions,
-    names: Annotated[
-        list[str], typer.Argument(metavar="[MODEL] TEXTS|INDEX", help="Texts as for encode, or an index.")
-    ],
+    names: Annotated[list[str], typer.Argument(metavar="TEXTS|INDEX", help="Texts as for encode, or an index.")],
     threshold: Annotated[float, typer.Option(help="Treat texts as duplicates at or above this cosine.")] = 0.9,
     output: Annotated[
         Path | None,
@@ -36,10 +34,11 @@ def dedupe(
     """
     from twinpass.search.duplicates import check_output
 
+    named = only(names, "dedupe", "file of texts or one index")
     if output is not None:
         check_output(output)  # before anything is encoded
-        refuse_own_input(output, input_files(names[-1]))
-    found = index_of(console, chosen, data, place, names).dedupe(threshold, output=output)
+        refuse_own_input(output, input_files(named))
+    found = index_of(console, chosen, data, place, named).dedupe(threshold, output=output)
     how = "" if found.exact else ", among nearest neighbours"
     target = f" -> {output}" if output else ""
     console.log(

@@ -24,7 +24,7 @@ def demo(
         str, typer.Option(help="Comma-separated Python packages whose documentation to use; all by default.")
     ] = "",
     model: Annotated[str, typer.Option("--model", "-m", help="The model to start from.")] = DEFAULT_MODEL,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps for each of the two models.")] = 60,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps for each of the two models.")] = 30,
     batch_size: Annotated[int, typer.Option(min=2, help="Rows in a batch.")] = 64,
     serve: Annotated[
         bool, typer.Option("--serve", help="Then serve a page to search the documentation with the new model.")

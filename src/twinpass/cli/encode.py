@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.options import DataOptions, ModelOptions, exactly
+from twinpass.cli.options import DataOptions, ModelOptions, only
+from twinpass.errors import ConfigError
 from twinpass.text.sources import MAX_LINE_BYTES
 
 
@@ -32,10 +33,13 @@ def encode(
     chosen: ModelOptions,
     data: DataOptions,
     cluster: RayOptions,
-    names: Annotated[
-        list[str], typer.Argument(metavar="[MODEL] INPUT", help="Input: a file, folder, pattern, - for stdin, or docs:")
+    names: Annotated[list[str], typer.Argument(metavar="INPUT", help="A file, folder, pattern, - for stdin, or docs:")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="A .npy, .parquet, .safetensors, .jsonl or .csv file; - writes JSON lines to stdout."
+        ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .npy, .parquet or .safetensors file.")],
     max_line_bytes: Annotated[
         int, typer.Option(min=1, help="A longer line is a bad row (of parquet: a longer text).")
     ] = MAX_LINE_BYTES,
@@ -46,18 +50,19 @@ def encode(
 ) -> None:
     """Turn sentences into vectors, in a file.
 
-    One float32 vector per text, in order; a row of several text columns gives its vectors one after another. Parquet
-    also keeps the texts and the other columns of the input. A single file appears whole or not at all; a folder of
-    shards that was stopped is resumed by the same command. With a single name, it is the input and the model is minilm.
+    One float32 vector per text, in order; a row of several text columns gives its vectors one after another. Parquet,
+    jsonl and csv also keep the texts and the other columns of the input. A single file appears whole or not at
+    all; a folder of shards that was stopped is resumed by the same command.
     """
     from twinpass.bulk.encode_file import encode_file
 
-    name, rest = chosen.named(names, least=1)
-    exactly(rest, 1, "one INPUT after the model")
+    piped = str(output) == "-"
+    if piped and console.json:
+        raise ConfigError("--json prints the result on stdout, where -o - writes the vectors: choose one.")
     result = encode_file(
-        rest[0],
-        output,
-        model=name,
+        only(names, "encode", "INPUT"),
+        console.stdout if piped else output,
+        model=chosen.name,
         normalize=normalize,
         max_line_bytes=max_line_bytes,
         shard_rows=shard_rows,

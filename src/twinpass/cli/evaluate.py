@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinpass.cli import completion
 from twinpass.cli.console import Console, verb
-from twinpass.cli.options import CacheOption, ModelOptions, exactly
+from twinpass.cli.options import DEFAULT_MODEL, CacheOption, ModelOptions
+
+if TYPE_CHECKING:
+    from twinpass.evaluation.results import Saved
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class TaskOptions:
         typer.Option(
             "--tasks",
             "-t",
+            autocompletion=completion.tasks,
             help="sts, transfer, task names, scored:FILE, labelled:FILE, retrieval:FILE, docs-pairs:, mteb:NAME; "
             "comma-separated. Default: sts with --data, else docs-pairs:",
         ),
@@ -48,22 +53,43 @@ class TaskOptions:
         return vars(self) | shared | chosen.loading(console)
 
 
+@dataclass(frozen=True)
+class SizedModelOptions(ModelOptions):
+    """As every verb loads a model, but with several sizes of its vectors."""
+
+    dimensions: Annotated[
+        str | None,
+        typer.Option(help="Keep only the first N numbers of each vector; several sizes, 384,192,96,48, make a curve."),
+    ] = None  # type: ignore[assignment]
+
+
 @verb
 def evaluate(
     console: Console,
-    chosen: ModelOptions,
+    chosen: SizedModelOptions,
     options: TaskOptions,
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MODEL]",
-            help="A folder, hub name, word vectors (.txt, .gz), stored vectors (.parquet, .npy) or http(s) URL.",
+            metavar="[MODEL]...",
+            help="A folder, hub name, word vectors (.txt, .gz), stored vectors (.parquet, .npy) or http(s) URL; "
+            "several are shown side by side.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Also write .json (for `compare`), .csv, .md or .tex.")
+        list[Path] | None,
+        typer.Option(
+            "--output", "-o", help="Also write .json (for `compare`), .csv, .parquet, .jsonl, .md or .tex; repeatable."
+        ),
     ] = None,
-    form: Annotated[str, typer.Option("--format", help="table, json, csv, markdown or latex.")] = "table",
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            autocompletion=completion.values(completion.FORMATS),
+            help="table, json, csv, markdown or latex.",
+        ),
+    ] = "table",
     cells: Annotated[bool, typer.Option("--cells", help="Show STS by every protocol, not one.")] = False,
     subsets: Annotated[bool, typer.Option("--subsets", help="Show each year's STS subsets.")] = False,
     beside: Annotated[str | None, typer.Option(help="'paper': show the paper's published rows beside ours.")] = None,
@@ -72,9 +98,10 @@ def evaluate(
     ] = None,
     list_tasks: Annotated[bool, typer.Option("--list", help="Only list the known tasks.")] = False,
 ) -> None:
-    """Score a model on STS, transfer and your own data, every score with its protocol and a 95 % interval."""
+    """Score models on STS, transfer and your own data, every score with its protocol and a 95 % interval."""
     from twinpass.evaluation import evaluate as library
     from twinpass.evaluation import results, tasks
+    from twinpass.evaluation.side_by_side import evaluate_models
 
     results.FORMATS[form]  # a wrong name shows before anything is encoded
     if list_tasks:
@@ -87,11 +114,13 @@ def evaluate(
             {"output": str(write_texts), "texts": len(texts)}, human=f"{len(texts):,} texts in {write_texts}"
         )
         return
-    name, rest = chosen.named(names or [], least=0)
-    exactly(rest, 0, "one MODEL and nothing after it")
-    found = library.evaluate(
-        name, **options.given(chosen, console), cells=cells, subsets=subsets, beside=beside, output=output
-    )
+    named = chosen.models(names) or [DEFAULT_MODEL]
+    shown = {"cells": cells, "subsets": subsets, "beside": beside, "output": output or ()}
+    given = options.given(chosen, console) | shown
+    if len(named) > 1:
+        found: Saved = evaluate_models(named, **given)
+    else:
+        found = library.evaluate(named[0], **given)
     if form == "table":
         console.show(found)
     else:

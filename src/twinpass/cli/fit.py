@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from twinpass.cli.completion import LAYERS, values
 from twinpass.cli.console import Console, verb
-from twinpass.cli.options import DataOptions, ModelOptions, exactly
+from twinpass.cli.options import DataOptions, ModelOptions, only
 
 
 @verb
@@ -16,10 +17,13 @@ def fit(
     console: Console,
     chosen: ModelOptions,
     data: DataOptions,
-    layer: Annotated[str, typer.Argument(metavar="LAYER", help="whitening, flow, centring or top-components.")],
-    names: Annotated[
-        list[str], typer.Argument(metavar="[MODEL] DATA", help="Data: a file, folder, pattern, - for stdin, or docs:")
+    layer: Annotated[
+        str,
+        typer.Argument(
+            metavar="LAYER", autocompletion=values(LAYERS), help="whitening, flow, centring or top-components."
+        ),
     ],
+    names: Annotated[list[str], typer.Argument(metavar="DATA", help="A file, folder, pattern, - for stdin, or docs:")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the model with its layer.")],
     keep: Annotated[int | None, typer.Option(min=1, help="whitening: number of dimensions to keep.")] = None,
     components: Annotated[
@@ -34,16 +38,15 @@ def fit(
     """Fit a layer to a model's vectors, and save both as one model.
 
     Every distinct sentence of DATA is encoded, the layer is fitted to the vectors and appended to the model. OUTPUT
-    is written whole or not at all and is a model like any other. A single name is DATA; the model is then minilm.
+    is written whole or not at all and is a model like any other.
     """
     from twinpass.workflows.fit import fit as fit_model
 
-    name, rest = chosen.named(names, least=1)
-    exactly(rest, 1, "one DATA after the model")
+    source = only(names, f"fit {layer}", "DATA")
     fitted = fit_model(
-        name,
+        chosen.name,
         layer,
-        data.open(rest[0]),
+        data.open(source, console),
         output=output,
         keep=keep,
         components=components,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinpass.cli.completion import KINDS, values
 from twinpass.cli.console import Console, verb
-from twinpass.cli.options import DataOptions, ModelOptions, exactly
+from twinpass.cli.options import DataOptions, ModelOptions, only
 from twinpass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
 
 Folder = Annotated[Path, typer.Argument(metavar="INDEX", help="The folder of an index.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="The folder of the index.")]
-Kind = Annotated[str, typer.Option(help="exact, hnsw, ivf-pq, or auto: by size.")]
+Kind = Annotated[str, typer.Option(autocompletion=values(KINDS), help="exact, hnsw, ivf-pq, or auto: by size.")]
+Vectors = Annotated[
+    str,
+    typer.Option(
+        "--vectors",
+        "--storage",
+        autocompletion=values(("float32", "int8", "binary")),
+        help="What vectors are held as in memory: float32, int8 or binary; scores stay exact.",
+    ),
+]
 Unique = Annotated[bool, typer.Option("--unique", help="Skip a text that is there already.")]
 Where = Annotated[
     list[str] | None,
@@ -27,6 +37,9 @@ Where = Annotated[
         metavar="FILTER",
         help="A filter on metadata, such as 'year >= 2020 and not author in (ann, bob)'; several must all hold.",
     ),
+]
+IdColumn = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The column whose values are the ids; add then replaces equal ids.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")]
 
@@ -53,26 +66,26 @@ def build(
     chosen: ModelOptions,
     data: DataOptions,
     place: MilvusOptions,
-    names: Annotated[
-        list[str], typer.Argument(metavar="[MODEL] TEXTS", help="Texts: a file, folder, pattern, - for stdin, or docs:")
-    ],
+    names: Annotated[list[str], typer.Argument(metavar="TEXTS", help="A file, folder, pattern, - for stdin, or docs:")],
     output: Output,
     kind: Kind = "auto",
+    storage: Vectors = "float32",
     unique: Unique = False,
+    id_column: IdColumn = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Make an index of texts.
 
     It stores the texts, their vectors and all other columns of the file, and remembers its model. If it is stopped,
-    what was there before is unchanged. A single name is the texts; the model is then minilm.
+    what was there before is unchanged.
     """
     from twinpass.search.index import Index
 
-    name, rest = chosen.named(names, least=1)
-    exactly(rest, 1, "TEXTS after the model")
+    texts = only(names, "index build", "TEXTS")
     started = time.perf_counter()
-    options = {"kind": kind, "unique": unique, "overwrite": overwrite, **asdict(place)}
-    index = Index.build(output, rest[0], **options, **encoding(console, chosen, data, name))
+    built = {"kind": kind, "storage": storage, "unique": unique, "id_column": id_column, "overwrite": overwrite}
+    options = {**built, **asdict(place)}
+    index = Index.build(output, texts, **options, **encoding(console, chosen, data))
     _report(console, index.info(), time.perf_counter() - started)
 
 
@@ -83,14 +96,17 @@ def load(
     source: Annotated[Path, typer.Argument(metavar="VECTORS", help="A parquet file or folder that encode wrote.")],
     output: Output,
     kind: Kind = "auto",
+    storage: Vectors = "float32",
     unique: Unique = False,
+    id_column: IdColumn = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Make an index of texts that were encoded before; no model is loaded."""
     from twinpass.search.index import Index
 
     started = time.perf_counter()
-    options = {"kind": kind, "unique": unique, "overwrite": overwrite, **asdict(place)}
+    built = {"kind": kind, "storage": storage, "unique": unique, "id_column": id_column, "overwrite": overwrite}
+    options = {**built, **asdict(place)}
     index = Index.load_vectors(output, source, progress=console.progress, **options)
     _report(console, index.info(), time.perf_counter() - started)
 
@@ -105,10 +121,14 @@ def add(
     texts: Annotated[str, typer.Argument(metavar="TEXTS", help="What to add, as for build.")],
     unique: Unique = False,
 ) -> None:
-    """Add texts to an index, all or nothing."""
+    """Add texts to an index, all or nothing.
+
+    If the index has an id column, a text replaces the one that has the same id.
+    """
     index = open_index(console, chosen, place, folder)
     added = index.add(texts, unique=unique, progress=console.progress, **asdict(data))
-    console.log(f"{added.added:,} texts added, {added.skipped:,} skipped -> {folder}: {len(index):,} texts")
+    counts = f"{added.added:,} texts added, {added.skipped:,} skipped, {added.replaced:,} replaced"
+    console.log(f"{counts} -> {folder}: {len(index):,} texts")
     console.result(added.to_dict() | {"rows": len(index)})
 
 
@@ -119,6 +139,7 @@ def remove(
     place: MilvusOptions,
     folder: Folder,
     ids: Annotated[str | None, typer.Option(help="Ids as search shows them, comma-separated.")] = None,
+    one: Annotated[list[str] | None, typer.Option("--id", help="One id, taken as it is; may be repeated.")] = None,
     where: Where = None,
     texts: Annotated[str | None, typer.Option(help="A file of the texts to remove.")] = None,
 ) -> None:
@@ -127,9 +148,9 @@ def remove(
 
     index = Index.open(folder, **asdict(place))
     removed = index.remove(
-        ids=None if ids is None else _numbers(ids),
+        ids=_ids(index, [*(ids.split(",") if ids is not None else []), *(one or [])]),
         where=where or None,
-        texts=None if texts is None else list(data.open(texts).texts()),
+        texts=None if texts is None else list(data.open(texts, console).texts()),
     )
     console.log(f"{removed:,} texts removed -> {folder}: {len(index):,} texts")
     console.result({"removed": removed, "rows": len(index)})
@@ -169,10 +190,10 @@ def verify(console: Console, place: MilvusOptions, folder: Folder) -> None:
 index = {"build": build, "load": load, "add": add, "remove": remove, "compact": compact, "info": info, "verify": verify}
 
 
-def encoding(console: Console, chosen: ModelOptions, data: DataOptions, model: str) -> dict[str, Any]:
+def encoding(console: Console, chosen: ModelOptions, data: DataOptions) -> dict[str, Any]:
     """Return how to read and encode texts, as Index.build takes it."""
     shown = {"progress": console.progress, "log": console.log}
-    return {"encoder": model, **asdict(data), **shown, **chosen.loading(console)}
+    return {"encoder": chosen.name, **asdict(data), **shown, **chosen.loading(console)}
 
 
 def open_index(console: Console, chosen: ModelOptions, place: MilvusOptions, name: Path | str) -> Index:
@@ -182,26 +203,25 @@ def open_index(console: Console, chosen: ModelOptions, place: MilvusOptions, nam
     return Index.open(name, encoder=chosen.model, log=console.log, **asdict(place), **chosen.loading(console))
 
 
-def index_of(
-    console: Console, chosen: ModelOptions, data: DataOptions, place: MilvusOptions, names: list[str]
-) -> Index:
+def index_of(console: Console, chosen: ModelOptions, data: DataOptions, place: MilvusOptions, named: str) -> Index:
     """Open the index that is named, or make a temporary one of texts."""
     from twinpass.search.index import Index
 
-    if place.milvus is not None or Index.exists(names[-1]):
-        if len(names) > 1 or chosen.model is not None:
-            raise ConfigError(f"{names[-1]} is an index and has its vectors already: omit the model.")
-        return Index.open(names[0], **asdict(place))
-    name, rest = chosen.named(names, least=1)
-    exactly(rest, 1, "texts or an index")
-    return Index.build(None, rest[0], **encoding(console, chosen, data, name))
+    if place.milvus is not None or Index.exists(named):
+        if chosen.model is not None:
+            raise ConfigError(f"{named} is an index and has its vectors already: omit the model.")
+        return Index.open(named, **asdict(place))
+    return Index.build(None, named, **encoding(console, chosen, data))
 
 
-def _numbers(ids: str) -> list[int]:
+def _ids(index: Index, given: list[str]) -> list[Any] | None:
+    """Return ids as the index has them: texts if it has an id column, else numbers; None if none were given."""
+    if not given or index.id_column is not None:
+        return given or None
     try:
-        return [int(number) for number in ids.split(",")]
+        return [int(number) for number in given]
     except ValueError:
-        raise ConfigError(f"--ids is {ids!r}; expected comma-separated numbers, such as 3,17.") from None
+        raise ConfigError(f"the ids are {','.join(given)!r}; expected numbers, such as 3,17.") from None
 
 
 def _report(console: Console, found: Info, seconds: float) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from twinpass.cli.completion import POOLERS, PRECISIONS, RUNTIMES, values
 from twinpass.cli.console import Console
 from twinpass.errors import ConfigError
 
@@ -18,54 +19,68 @@ if TYPE_CHECKING:
 
 
 DEFAULT_MODEL = "minilm"
+PoolerOption = Annotated[
+    str | None,
+    typer.Option(
+        autocompletion=values(POOLERS),
+        help="How token states become one vector; required if the model folder does not say.",
+    ),
+]
+TrustPickle = Annotated[
+    bool, typer.Option("--trust-pickle", help="Allow weights in pickle format, which can run code.")
+]
+TrustRemoteCode = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Allow code from the model's repository to run.")
+]
 CacheOption = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep vectors on disk and read them from there.")]
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """How to load a model; `model` is None when it is given by position or by default."""
+    """How to load a model: a verb on texts takes it by --model only, a verb on models also by position."""
 
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default, built in).")
     ] = None
-    pooler: Annotated[
-        str | None, typer.Option(help="How token states become one vector; required if the model folder does not say.")
-    ] = None
+    pooler: PoolerOption = None
     max_tokens: Annotated[
         int | None, typer.Option(min=1, help="Truncate texts to this many tokens (default: the model's limit).")
     ] = None
+    dimensions: Annotated[
+        int | None, typer.Option(min=1, help="Keep only the first N numbers of each vector, scaled to length one.")
+    ] = None
     precision: Annotated[
         str | None,
-        typer.Option(help="fp32, bf16, fp16, int8 (extra [openvino]); default: an exported model's own, else fp32."),
+        typer.Option(
+            autocompletion=values(PRECISIONS),
+            help="fp32, bf16, fp16, int8 (extra [openvino]); default: an exported model's own, else fp32.",
+        ),
     ] = None
     runtime: Annotated[
         str | None,
         typer.Option(
-            help="torch, openvino (extra [openvino]) or auto, the faster; default: an exported model's own, else torch."
+            autocompletion=values(RUNTIMES),
+            help="torch, openvino (extra [openvino]) or auto, the faster; default: an exported model's, else torch.",
         ),
     ] = None
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Allow weights in pickle format, which can run code.")
-    ] = False
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Allow code from the model's repository to run.")
-    ] = False
+    trust_pickle: TrustPickle = False
+    trust_remote_code: TrustRemoteCode = False
 
-    def named(self, positionals: Sequence[str], *, least: int) -> tuple[str, list[str]]:
-        """Split positionals into model and rest: the first is the model if there are more than `least`."""
-        if self.model is not None:
-            return self.model, list(positionals)
-        # Hub names have no spaces: a first argument with a space is a text, unless a folder has that name.
-        if len(positionals) > least and (" " not in positionals[0] or os.path.isdir(positionals[0])):  # noqa: PTH112
-            return positionals[0], list(positionals[1:])
-        return DEFAULT_MODEL, list(positionals)
+    @property
+    def name(self) -> str:
+        """The model's name: what --model says, or the default."""
+        return DEFAULT_MODEL if self.model is None else self.model
 
-    def load(self, name: str, console: Console) -> Encoder:
-        """Load the model of this name with these options on the console's device."""
+    def models(self, positionals: Sequence[str] | None) -> list[str]:
+        """Return the models of a verb on models: those given by position, and by --model."""
+        return [*(positionals or ()), *([] if self.model is None else [self.model])]
+
+    def load(self, console: Console) -> Encoder:
+        """Load the model with these options on the console's device."""
         from twinpass.encoder.encoder import Encoder
 
-        console.log(f"loading {name} ...")
-        return Encoder.load(name, **self.loading(console))
+        console.log(f"loading {self.name} ...")
+        return Encoder.load(self.name, **self.loading(console))
 
     def loading(self, console: Console) -> dict[str, Any]:
         """Return the keyword arguments of Encoder.load."""
@@ -75,6 +90,7 @@ class ModelOptions:
             "precision": self.precision,
             "runtime": self.runtime,
             "max_tokens": self.max_tokens,
+            "dimensions": self.dimensions,
             "trust_pickle": self.trust_pickle,
             "trust_remote_code": self.trust_remote_code,
         }
@@ -84,15 +100,27 @@ class ModelOptions:
         return {
             "pooler": self.pooler,
             "max_tokens": self.max_tokens,
+            "dimensions": encoder.kept_dimensions,
             "precision": encoder.precision,
             "runtime": encoder.runtime_name,
         }
 
 
-def exactly(positionals: Sequence[str], wanted: int, what: str) -> None:
-    """Raise ConfigError unless there are exactly `wanted` positional arguments."""
-    if len(positionals) != wanted:
+def exactly(positionals: Sequence[str], expected: int, what: str) -> None:
+    """Raise ConfigError unless there are exactly so many positional arguments."""
+    if len(positionals) != expected:
         raise ConfigError(f"expected {what}, got {len(positionals)}: {' '.join(map(repr, positionals)) or 'nothing'}.")
+
+
+def only(positionals: Sequence[str], verb: str, what: str) -> str:
+    """Return the one positional of a verb on texts; of two, the first was probably meant as the model."""
+    if len(positionals) == 1:
+        return positionals[0]
+    first, second = (*map(shlex.quote, positionals), "", "")[:2]
+    advice = f"The model is named with -m: twinpass {verb} {second} -m {first}"
+    if len(positionals) > 2:
+        advice = f"The model is named with -m, and a pattern is quoted: twinpass {verb} '*.txt' -m MODEL"
+    raise ConfigError(f"expected one {what}, got {len(positionals)}: {' '.join(map(repr, positionals))}. {advice}")
 
 
 @dataclass(frozen=True)
@@ -101,6 +129,9 @@ class DataOptions:
 
     columns: Annotated[
         str | None, typer.Option(help="Text columns, comma-separated, by name or position: sent0,sent1.")
+    ] = None
+    join: Annotated[
+        str | None, typer.Option(help="Make one text of the columns, joined by this: --columns subject,body --join ' '")
     ] = None
     skip_bad_rows: Annotated[bool, typer.Option("--skip-bad-rows", help="Skip and count rows that cannot be read.")] = (
         False
@@ -111,12 +142,12 @@ class DataOptions:
         typer.Option("--header/--no-header", help="Whether the first row holds column names (default: detected)."),
     ] = None
 
-    def open(self, source: str) -> Corpus:
+    def open(self, source: str, console: Console, *, pairs: bool = False) -> Corpus:
         """Open a file, folder, pattern, `-`, `docs:` or `hf:owner/name` with these options."""
         from twinpass.text.corpus import open_corpus
 
-        return open_corpus(source, columns=self.columns, skip_bad_rows=self.skip_bad_rows, header=self.header)
+        return open_corpus(source, **asdict(self), pairs=pairs, log=console.log)
 
     def described(self) -> dict[str, Any]:
         """Return the options that the data depend on, for provenance."""
-        return {"columns": self.columns, "skip_bad_rows": self.skip_bad_rows, "header": self.header}
+        return asdict(self)

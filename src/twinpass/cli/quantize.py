@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinpass.cli.console import Console, verb
-from twinpass.cli.options import DataOptions
+from twinpass.cli.options import DataOptions, PoolerOption, TrustPickle, TrustRemoteCode
 
 
 @verb
@@ -27,9 +27,7 @@ def quantize(
     data: Annotated[
         str | None, typer.Option(help="Folder of STS tasks in SentEval's layout: scores both precisions.")
     ] = None,
-    pooler: Annotated[
-        str | None, typer.Option(help="How token states become one vector; required if the model folder does not say.")
-    ] = None,
+    pooler: PoolerOption = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=3, help="Truncate texts to this many tokens (default: the model's limit).")
     ] = None,
@@ -39,12 +37,8 @@ def quantize(
     ] = 0.99,
     force: Annotated[bool, typer.Option("--force", help="Accept any cosine, as --min-cosine 0.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what an earlier quantize wrote.")] = False,
-    trust_pickle: Annotated[
-        bool, typer.Option("--trust-pickle", help="Allow weights in pickle format, which can run code.")
-    ] = False,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Allow code from the model's repository to run.")
-    ] = False,
+    trust_pickle: TrustPickle = False,
+    trust_remote_code: TrustRemoteCode = False,
 ) -> None:
     """Quantise a model to int8: two to three times as fast on a CPU, a quarter of the size, without torch.
 
@@ -55,7 +49,7 @@ def quantize(
 
     quantized = quantize_model(
         model,
-        None if text is None else columns.open(text),
+        None if text is None else columns.open(text, console),
         output=output,
         data=data,
         texts=texts,

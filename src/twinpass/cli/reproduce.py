@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from twinpass.cli.completion import RECIPES, SCALES, values
 from twinpass.cli.console import Console, verb
 
 
@@ -14,17 +15,26 @@ from twinpass.cli.console import Console, verb
 def reproduce(
     console: Console,
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="table-1 ... table-e1, figure-2 ... figure-g1.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            autocompletion=values(RECIPES),
+            help="table-1 ... table-e1, figure-2 ... figure-g1, in-text, after-simcse.",
+        ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
     scale: Annotated[
-        str | None, typer.Option(help="paper, small (2 cores) or smoke (seconds). Default: small.")
+        str | None,
+        typer.Option(autocompletion=values(SCALES), help="paper, small (2 cores) or smoke (seconds). Default: small."),
     ] = None,
     released: Annotated[
         bool, typer.Option("--released", help="Train nothing: evaluate the checkpoints that authors released.")
     ] = False,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of seeds, from --seed on. Default: 3, at scale smoke 1.")
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=2, help="Steps of a training of 64 rows each. Default: 120, at scale smoke 2.")
     ] = None,
     encoder: Annotated[
         str | None,
@@ -59,6 +69,7 @@ def reproduce(
         released=released,
         seeds=seeds,
         seed=console.seed,
+        steps=steps,
         encoder=encoder,
         data=data,
         output=output,

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from twinpass.cli.completion import values
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import Folder, MilvusOptions, Where, open_index
 from twinpass.cli.options import DataOptions, ModelOptions
@@ -23,40 +24,59 @@ def search(
     data: DataOptions,
     place: MilvusOptions,
     folder: Folder,
-    queries: Annotated[list[str] | None, typer.Argument(metavar="QUERY...", help="What to search for.")] = None,
+    queries: Annotated[
+        list[str] | None, typer.Argument(metavar="QUERY...", help="What to search for; - reads queries from stdin.")
+    ] = None,
     source: Annotated[
-        str | None, typer.Option("--queries", help="A file of queries; answers are printed as JSON lines.")
+        str | None, typer.Option("--queries", help="A file of queries, or -; results are printed as JSON lines.")
     ] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Texts to find for each query.")] = 10,
-    min_score: Annotated[float | None, typer.Option(min=-1, max=1, help="Skip texts with a lower cosine.")] = None,
+    mode: Annotated[
+        str,
+        typer.Option(
+            autocompletion=values(("dense", "keyword", "hybrid")),
+            help="dense: by meaning; keyword: by words (BM25), without the model; hybrid: both.",
+        ),
+    ] = "dense",
+    min_score: Annotated[float | None, typer.Option(help="Skip texts with a lower score; a cosine if dense.")] = None,
     where: Where = None,
+    group: Annotated[
+        bool | None, typer.Option("--group/--no-group", help="Show equal texts once, with their number (default).")
+    ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the answers to a .csv, .parquet or .jsonl file.")
+        Path | None, typer.Option("--output", "-o", help="Write the results to a .csv, .parquet or .jsonl file.")
     ] = None,
 ) -> None:
     """Find the texts of an index that are nearest to a query.
 
-    The model is the one that the index was built with; a different one is refused.
+    The model is the one that the index was built with; a different one is refused. Of many queries, from a file or
+    stdin, each result is a line of JSON.
     """
-    from twinpass.search.results import Answers, write_answers
+    from twinpass.search.results import Results, write_results
     from twinpass.text.tables import check_table, json_line
 
+    if queries == ["-"] and source is None:
+        queries, source = None, "-"
     if bool(queries) == (source is not None):
-        raise ConfigError("expected queries after the index, or a file of queries with --queries, not both.")
+        got = "both" if queries else "neither"
+        raise ConfigError(f"expected queries after the index, or a file of queries with --queries; got {got}.")
     if output is not None:
         check_table(output)
         refuse_own_input(output, [] if source is None else input_files(source))
     index = open_index(console, chosen, place, folder)
-    options: dict[str, Any] = {"k": k, "min_score": min_score, "where": where or []}
-    found = index.answers(data.open(source).texts() if source is not None else queries or [], **options)
-    facts = provenance(model=index.encoder, data=[(str(folder), None)], options=options)
+    options: dict[str, Any] = {"k": k, "mode": mode, "min_score": min_score, "where": where or [], "group": group}
+    found = index.results(data.open(source, console).texts() if source is not None else queries or [], **options)
+    model = None if mode == "keyword" else index.encoder  # words need no model
+    facts = provenance(model=model, data=[(str(folder), None)], options=options)
     if output is not None:
-        count = write_answers(output, found)
+        count = write_results(output, found)
         console.log(f"{count:,} queries answered -> {output}")
         console.result(facts | {"queries": count, "output": output})
         return
-    answers = Answers(list(found))
     if source is None:
-        console.show(answers, **facts)
+        console.show(Results(list(found)), **facts)
+    elif console.json:
+        console.result(facts | Results(list(found)).to_dict())
     else:
-        console.result(facts | answers.to_dict(), human="\n".join(json_line(hits.to_dict()) for hits in answers))
+        for hits in found:
+            console.result({}, human=json_line(hits.to_dict()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,11 @@ def similarity(
     chosen: ModelOptions,
     data: DataOptions,
     names: Annotated[
-        list[str], typer.Argument(metavar="[MODEL] TEXT TEXT...", help="Texts; with --matrix or --pairwise, files.")
+        list[str],
+        typer.Argument(
+            metavar="TEXT TEXT...",
+            help="Texts, and - for those on stdin, one per line; with --matrix or --pairwise, files.",
+        ),
     ],
     matrix: Annotated[
         bool, typer.Option("--matrix", help="Compare each text of one file with each of the other.")
@@ -33,13 +38,14 @@ def similarity(
     pairwise: Annotated[
         bool, typer.Option("--pairwise", help="Compare the first texts of two files, the second texts, and so on.")
     ] = False,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Also write a .csv or .npy file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write a .csv, .npy, .parquet or .jsonl file.")
+    ] = None,
 ) -> None:
     """Compare sentences by the cosine of their vectors.
 
-    Two texts give one number, more give a matrix. With --matrix or --pairwise the names are files; a single file
-    with two text columns can be compared pairwise. With more than two names, the first is the model unless it
-    contains a space; otherwise the model is minilm.
+    Two texts give one number, more give a matrix. With --matrix or --pairwise the arguments are files; a single file
+    with two text columns can be compared pairwise.
     """
     if matrix and pairwise:
         raise ConfigError("--matrix and --pairwise exclude each other: choose one.")
@@ -47,16 +53,21 @@ def similarity(
         from twinpass.encoder.similarity import check_target
 
         check_target(output)
-    name, rest = chosen.named(names, least=2)
-    corpora = [data.open(source) for source in rest] if matrix or pairwise else []
+    if chosen.model is None:
+        _refuse_model(names)
+    corpora = (
+        [data.open(source, console, pairs=pairwise and len(names) == 1) for source in names]
+        if matrix or pairwise
+        else []
+    )
     left: str | list[str]
     right: str | list[str] | None
     if corpora:
         left, right = _texts(corpora, pairwise=pairwise)
     else:
-        _check_texts(rest)
-        left, right = (rest[0], rest[1]) if len(rest) == 2 else (rest, None)
-    encoder = chosen.load(name, console)
+        texts = _with_stdin(names, data, console)
+        left, right = (texts[0], texts[1]) if len(texts) == 2 else (texts, None)
+    encoder = chosen.load(console)
     found = encoder.similarity(left, right, pairwise=pairwise)
     if output is not None:
         found.write(output)
@@ -65,17 +76,31 @@ def similarity(
     console.show(found, **provenance(model=encoder, data=sources, options=options))
 
 
-def _check_texts(texts: list[str]) -> None:
-    """Refuse what is probably a mistake: a single text, a model without texts, file names given as texts."""
-    folder = any(is_file(f"{texts[0]}/{name}") for name in ("config.json", "twinpass.json"))
-    is_model = len(texts) == 2 and (texts[0] == DEFAULT_MODEL or folder)
-    if len(texts) < 2 or is_model:
-        raise ConfigError(f"expected at least two texts to compare, got {' '.join(map(repr, texts))}.")
-    for text in texts:
+def _refuse_model(names: list[str]) -> None:
+    """Refuse a first text that is the name of a model, which was probably meant as one."""
+    first, *rest = names
+    if first == DEFAULT_MODEL or any(is_file(f"{first}/{name}") for name in ("config.json", "twinpass.json")):
+        raise ConfigError(
+            f"{first!r} is a model, and a model is named with -m: twinpass similarity {shlex.join(rest)} -m "
+            f"{shlex.quote(first)} (to compare it as a text, add -m {DEFAULT_MODEL})"
+        )
+
+
+def _with_stdin(names: list[str], data: DataOptions, console: Console) -> list[str]:
+    """Return the texts, those of stdin in place of `-`; refuse a single text, and file names given as texts."""
+    if names.count("-") > 1:
+        raise ConfigError("- is given twice, but stdin can be read only once.")
+    for text in names:
         if is_file(text):
             raise ConfigError(f"{text!r} is a file. To compare the texts in files, add --pairwise or --matrix.")
         if " " not in text and Path(text).suffix in TEXT_FILES:
             raise ConfigError(f"{text!r} looks like a file name, but there is no such file. Check the path.")
+    if len(names) < 2 and names != ["-"]:
+        raise ConfigError(f"expected at least two texts to compare, got {' '.join(map(repr, names))}.")
+    texts = [text for name in names for text in (data.open("-", console).texts() if name == "-" else [name])]
+    if len(texts) < 2:
+        raise ConfigError(f"expected at least two texts to compare, got one on stdin: {texts[0]!r}.")
+    return texts
 
 
 def _texts(corpora: list[Corpus], *, pairwise: bool) -> tuple[list[str], list[str]]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from twinpass.cli.console import Console, command_line, verb
-from twinpass.cli.train import Preset, RunOptions, StartModel, TextColumns, given_fields, new_run, watching
+from twinpass.cli.train import MoreData, Preset, RunOptions, StartModel, TextColumns, given_fields, new_run, watching
 
 
 @verb
@@ -21,6 +21,7 @@ def sweep(
         list[str], typer.Option(help="Values to try: learning_rate=1e-5,3e-5. Repeatable: every combination is run.")
     ],
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds for each combination, from --seed on.")] = 1,
+    more_data: MoreData = None,
     model: StartModel = None,
     columns: TextColumns = None,
     preset: Preset = None,
@@ -33,7 +34,7 @@ def sweep(
     from twinpass.training.sweep import parse_grid
     from twinpass.workflows.sweep import sweep as run_sweep
 
-    given = given_fields(options, model=model, columns=columns)
+    given = given_fields(options, model=model, columns=columns, more_data=more_data)
     run = new_run(console, given, data=data, output=output, preset=preset)
     with watching(console) as show:
         found = run_sweep(run, parse_grid(grid), seeds=seeds, on_event=show, log=console.log, command=command_line())

@@ -1,4 +1,4 @@
-"""The verb `train`: sentences, pairs or triplets in, a sentence encoder out."""
+"""The verb `train`: sentences, pairs, triplets, classes or graded pairs in, a sentence encoder out."""
 
 from __future__ import annotations
 
@@ -6,39 +6,50 @@ import contextlib
 import dataclasses
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from twinpass.cli.completion import POOLERS, PRECISIONS, presets, values
 from twinpass.cli.console import DEFAULT_SEED, Console, command_line, verb
-from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run
+from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run, parts_of
 
 if TYPE_CHECKING:
-    from twinpass.log import Evaluated, Event, OnEvent, Result, Started, Stepped
+    from twinpass.log import Evaluated, Event, Mixed, OnEvent, Result, Started, Stepped
 
 # Fields that the command line names in its own way: by position, with a letter, or as every verb does.
-NAMED_OTHERWISE = {"data", "columns", "model", "output", "seed", "device"}
+NAMED_OTHERWISE = {"data", "mixture", "columns", "model", "output", "seed", "device"}
 SHORT_NAMES = {"learning_rate": "--lr"}
 
 
-def _field(field: dataclasses.Field[Any], hint: Any) -> tuple[str, Any, Any]:
-    """Return a dataclass field whose default, None, means that the flag was not given."""
+def _field(field: dataclasses.Field[Any], hint: Any, method: str | None = None) -> tuple[str, Any, Any]:
+    """Return a dataclass field whose default, None, means that the flag was not given.
+
+    The help has the defaults of every method, or of the only one that the verb has.
+    """
     about = field.metadata
     others = {name: its.fields[field.name] for name, its in METHOD_DEFAULTS.items() if field.name in its.fields}
     defaults = [str(field.default)] if field.default not in (None, False, "") else []
     defaults += [f"{name} {'none' if value is None else value}" for name, value in others.items()]
     users = USERS.get(field.name, ())
     unused = ", ".join(name for name in METHOD_DEFAULTS if users and name not in users)
-    scope = f"{users[0]} only" if len(users) == 1 else unused and f"not for {unused}"
+    few = bool(users) and len(users) <= len(METHOD_DEFAULTS) // 2
+    scope = f"{', '.join(users)} only" if few else unused and f"not for {unused}"
     choices = f" One of {', '.join(about['choices'])}." if about["choices"] else ""
     details = "; ".join(filter(None, (", ".join(defaults), scope, about["source"])))
+    if method is not None:
+        default = others.get(method, field.default)
+        chosen = field.name == "layers"  # a verb with one method asks for it
+        details = "" if chosen or default in (None, False, "") else str(default)
     help = about["help"] + choices + (f" [{details}]" if details else "")
     long = "--" + field.name.replace("_", "-")
     names = [f"{long}/--no-{long[2:]}"] if hint in (bool, bool | None) else [long]
     names += [SHORT_NAMES[field.name]] if field.name in SHORT_NAMES else []
-    annotation = Annotated[hint | None, typer.Option(*names, help=help, show_default=False)]
+    known = {"method": METHOD_DEFAULTS, "pooler": POOLERS, "precision": PRECISIONS}.get(field.name, about["choices"])
+    complete = values(known) if known else None
+    annotation = Annotated[hint | None, typer.Option(*names, help=help, show_default=False, autocompletion=complete)]
     return field.name, annotation, dataclasses.field(default=None)
 
 
@@ -51,13 +62,31 @@ RunOptions = dataclasses.make_dataclass(
 )
 
 
+def options_of(method: str, names: Collection[str]) -> type:
+    """Return a dataclass of some options of a run, for a verb that has one method only."""
+    fields = [_field(field, _HINTS[field.name], method) for field in dataclasses.fields(Run) if field.name in names]
+    return dataclasses.make_dataclass(f"{method.capitalize()}Options", fields, frozen=True)
+
+
 # Options that `sweep` has, too.
 StartModel = Annotated[
     str | None,
     typer.Option("--model", "-m", help="Model to start from: a folder or a hub name. [the preset's, or minilm]"),
 ]
 TextColumns = Annotated[str | None, typer.Option(help="Text columns by name or position, comma-separated.")]
-Preset = Annotated[str | None, typer.Option(help="A column of Table A.1, such as unsup-bert-base or sup-base.")]
+MoreData = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        help="One more file for the same run, with its own view; repeatable. wiki.txt:0.5 comes half as often as a "
+        "file without a number; 'tickets.csv columns=text label=category' says how it is read.",
+        show_default=False,
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(autocompletion=values(presets), help="A column of Table A.1, such as unsup-bert-base or sup-base."),
+]
 
 
 @verb
@@ -69,11 +98,12 @@ def train(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="Text: one, two or three columns; a file, folder, -, docs: or docs-pairs:. With --resume it may be "
-            "left out: OUTPUT/run.json has it, and all settings.",
+            help="Text: one, two, three or more columns; a file, folder, -, docs: or docs-pairs:. With --resume it may "
+            "be left out: OUTPUT/run.json has it, and all settings; with --data too.",
             show_default=False,
         ),
     ] = None,
+    more_data: MoreData = None,
     model: StartModel = None,
     columns: TextColumns = None,
     preset: Preset = None,
@@ -88,20 +118,22 @@ def train(
     """Train a sentence encoder, with SimCSE or another --method.
 
     One column of text: unsupervised SimCSE, each sentence is encoded twice and dropout is the only noise (Eq. 4). Two
-    columns: pairs (Eq. 1). Three: pairs with a hard negative (Eqs. 5 and 8). The model kept in OUTPUT is the best
-    on --dev, or the last without it.
+    columns: pairs (Eq. 1). Three and more: pairs with hard negatives (Eqs. 5 and 8). With --label, rows of one class
+    are positives; with --score, pairs are ranked by their scores; with --data, several files are learned from in turn.
+    The model kept in OUTPUT is the best on --dev, or the last without it.
     """
     from twinpass.workflows.train import find_leakage
     from twinpass.workflows.train import train as run_training
 
-    given = given_fields(options, model=model, columns=columns)
-    if data is None:
+    given = given_fields(options, model=model, columns=columns, more_data=more_data)
+    if data is None and not more_data:
         run = _stored(output, console, resume=resume, preset=preset).replace(**given).check()
     else:
         run = new_run(console, given, data=data, output=output, preset=preset).check()
     console.log(_settings(run, preset))
     if leakage is not None:
-        for line in find_leakage(run, leakage).report(evaluation=leakage, training=run.data):
+        training = " + ".join(part.name for part in parts_of(run))
+        for line in find_leakage(run, leakage).report(evaluation=leakage, training=training):
             console.log(line)
     with watching(console) as show:
         result = run_training(
@@ -115,23 +147,29 @@ def train(
         raise typer.Exit(130)
 
 
-def given_fields(options: Any, *, model: str | None, columns: str | None) -> dict[str, Any]:
+def given_fields(
+    options: Any, *, model: str | None, columns: str | None, more_data: list[str] | None
+) -> dict[str, Any]:
     """Return the fields of a run that the user gave."""
     given = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
     given |= {} if model is None else {"model": model}
+    given |= {"mixture": tuple(more_data)} if more_data else {}
     return given | ({} if columns is None else {"columns": tuple(name.strip() for name in columns.split(","))})
 
 
-def new_run(console: Console, given: dict[str, Any], *, data: str, output: Path, preset: str | None) -> Run:
+def new_run(console: Console, given: dict[str, Any], *, data: str | None, output: Path, preset: str | None) -> Run:
     """Return the run that the options of a verb describe; what is not given is the preset's or the method's."""
     base = PRESETS[preset] if preset is not None else Run()
-    return base.replace(data=data, output=str(output), seed=console.seed, device=console.device, **given)
+    base = base if data else base.replace(view="auto")  # a preset's view is that of DATA
+    return base.replace(data=data or "", output=str(output), seed=console.seed, device=console.device, **given)
 
 
 def _stored(output: Path, console: Console, *, resume: bool, preset: str | None) -> Run:
     """Return the run that OUTPUT/run.json describes, for --resume without DATA."""
     if not resume:
-        raise typer.BadParameter("Missing argument 'DATA': the text to train on. Only with --resume may it be left out")
+        raise typer.BadParameter(
+            "Missing argument 'DATA': the text to train on. Only with --resume or --data may it be left out"
+        )
     if preset is not None:
         raise typer.BadParameter("--preset needs DATA; without it, --resume takes all settings from OUTPUT/run.json")
     run = Run.read(output / "run.json").replace(output=str(output))
@@ -154,7 +192,10 @@ def _next_steps(result: Result, method: str = "simcse") -> str:
     if not result.finished:
         return f"stopped at step {result.steps}. {result.advice}"
     output = result.output
-    trials = [f'similarity {output} "a sentence" "another sentence"', f"encode {output} sentences.txt -o vectors.npy"]
+    trials = [
+        f'similarity "a sentence" "another sentence" -m {output}',
+        f"encode sentences.txt -m {output} -o vectors.npy",
+    ]
     if method == "infersent":  # not a transformer
         trials = [f"evaluate {output}"]
     return (
@@ -198,13 +239,16 @@ class TrainingView:
         self.bar: Any = None
         self._task: Any = None
         self._dev = ""
+        self._losses: dict[str, float] = {}  # the latest of each part of a mixture
 
     def show(self, event: Event) -> None:
         """Show one event of the loop."""
-        from twinpass.log import Evaluated, Saved, Started, Stepped, Stopped
+        from twinpass.log import Evaluated, Mixed, Saved, Started, Stepped, Stopped
 
         if isinstance(event, Started):
             self._start(event)
+        elif isinstance(event, Mixed):
+            self._part(event)
         elif isinstance(event, Stepped):
             self._step(event)
         elif isinstance(event, Evaluated):
@@ -218,7 +262,7 @@ class TrainingView:
         """Close the live line of a run, if there is one."""
         if self.bar is not None:
             self.bar.stop()
-        self.bar, self._dev = None, ""
+        self.bar, self._dev, self._losses = None, "", {}
 
     def _start(self, event: Started) -> None:
         self.close()  # of a sweep, the run before
@@ -233,6 +277,13 @@ class TrainingView:
             self._say(f"note: {note}")
         if self.live:
             self._open_bar(event)
+
+    def _part(self, event: Mixed) -> None:
+        overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
+        self._say(
+            f"part {event.name}: {event.share:.0%} of the steps, {event.rows:,} rows{overlap}, batches of "
+            f"{event.batch_size}; {event.objective}, because {event.why}"
+        )
 
     def _open_bar(self, event: Started) -> None:
         from rich.console import Console as RichConsole
@@ -252,7 +303,11 @@ class TrainingView:
         self.bar.start()
 
     def _step(self, event: Stepped) -> None:
-        numbers = f"loss {event.loss:.4g}  {event.sentences_per_second:,.0f} sentences/s{self._dev}"
+        loss = f"{event.loss:.4g}"
+        if event.part:
+            self._losses[event.part] = event.loss
+            loss = ", ".join(f"{value:.4g} ({part})" for part, value in self._losses.items())
+        numbers = f"loss {loss}  {event.sentences_per_second:,.0f} sentences/s{self._dev}"
         if self.bar is not None:
             self.bar.update(self._task, completed=event.step, numbers=numbers)
         elif event.step % max(1, event.steps // LINES) == 0:

@@ -16,7 +16,7 @@ def triplets(
     files: Annotated[
         list[str], typer.Argument(metavar="FILES...", help="SNLI, MNLI or ANLI as released, or tables with a label.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .csv, .tsv or .jsonl file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .csv, .tsv, .jsonl or .parquet file.")],
     negatives: Annotated[
         str, typer.Option(help="What a hard negative is: contradiction, neutral or both.")
     ] = "contradiction",

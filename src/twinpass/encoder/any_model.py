@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import time
@@ -17,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.errors import ModelError
+from twinpass.errors import ConfigError, ModelError
+from twinpass.registry import suggest
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -38,6 +40,19 @@ class Model:
     encode: Encode
     fingerprint: str | None = None
     computing: Mapping[str, str] = field(default_factory=dict)  # an Encoder's precision and runtime
+    sizes: tuple[int, ...] | None = None  # shorter vectors that it was trained for, if that is known
+
+
+def check_loading(loading: Mapping[str, Any], function: Callable[..., Any]) -> None:
+    """Raise ConfigError for an option that is neither one of Encoder.load nor one of the function that passes it on."""
+    from twinpass.encoder.encoder import Encoder
+
+    own = inspect.signature(Encoder.load).parameters
+    known = [*own, *inspect.signature(function).parameters]
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in own.values()):  # one that takes anything
+        return
+    for name in loading.keys() - known:
+        raise ConfigError(f"no option named {name!r}.{suggest(name, known)}")
 
 
 def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "auto", **loading: Any) -> Model:
@@ -75,7 +90,9 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
 
 def _from_encoder(encoder: Encoder) -> Model:
     computing = {"precision": encoder.precision, "runtime": encoder.runtime_name}
-    return Model(encoder.name, encoder.encode, "-".join([encoder.fingerprint, *computing.values()]), computing)
+    fingerprint = "-".join([encoder.fingerprint, *computing.values()])
+    computing |= {} if encoder.kept_dimensions is None else {"dimensions": str(encoder.kept_dimensions)}
+    return Model(encoder.name, encoder.encode, fingerprint, computing, encoder.settings.matryoshka)
 
 
 def _stored(path: Path) -> Encode:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.encoder.folder import FILE, NORMALIZE, Settings, inside, pickle_refused, read_json
+from twinpass.encoder.template import TEXT
 from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ModelError
 
@@ -54,6 +55,15 @@ def check_folder(folder: Path, *, trust_pickle: bool = False, trust_remote_code:
         _check_sizes(path, config, {name: shape for file in files for name, shape in read_shapes(file).items()})
 
 
+def refuse_onnx(folder: Path) -> None:
+    """Raise ModelError if this folder holds an ONNX graph and no weights."""
+    if (folder / "model.onnx").is_file() and not (folder / "config.json").is_file():
+        raise ModelError(
+            f"{folder} is an ONNX graph, which is for other software. Load the model that it was made from, or export "
+            "that with --format openvino."
+        )
+
+
 def check_settings(folder: Path, settings: Settings) -> None:
     """Raise ModelError if the settings of a folder have values that no model has."""
     path = str(folder / FILE) if (folder / FILE).is_file() else f"{folder}, as sentence-transformers' files describe it"
@@ -68,7 +78,13 @@ def check_settings(folder: Path, settings: Settings) -> None:
     require(
         len(prompt) <= LONGEST_PROMPT, "prompt", prompt, f"at most {LONGEST_PROMPT:,} characters, not {len(prompt):,}"
     )
+    template = settings.template
+    expected = f"text with {TEXT} once, at most {LONGEST_PROMPT:,} characters, or none"
+    fits = isinstance(template, str) and len(template) <= LONGEST_PROMPT and template.count(TEXT) == 1
+    require(template == "" or fits, "template", template, expected)
     require(len(layers) <= MOST_LAYERS, "layers", layers, f"at most {MOST_LAYERS:,} layers, not {len(layers):,}")
+    sizes = settings.matryoshka
+    require(all(map(_is_count, sizes)), "matryoshka", sizes, "whole numbers above 0")
     for name, value in {"transformer": settings.transformer, "head": settings.head or "", "layers": layers}.items():
         names = value if isinstance(value, tuple) else (value,)
         require(all(isinstance(each, str) for each in names), name, value, "names of folders")

@@ -25,7 +25,7 @@ import numpy as np
 
 from twinpass.encoder.encoder import TOKEN_BUDGET, Encoder, TruncationWarning, Vectors
 from twinpass.encoder.folder import Exported, save_exported
-from twinpass.encoder.runtime.openvino import load_openvino
+from twinpass.encoder.runtime.openvino import core, load_openvino
 from twinpass.errors import InputError, MissingExtra, ModelError
 from twinpass.progress import Progress, silent
 from twinpass.text.batch import cut
@@ -33,6 +33,7 @@ from twinpass.vectors import unit
 
 if TYPE_CHECKING:
     import torch
+    from torch import nn
 
 CALIBRATION_TEXTS = 300
 HELD_OUT_TEXTS = 500
@@ -91,60 +92,70 @@ def draw_texts(texts: Iterable[str], *, count: int = CALIBRATION_TEXTS, seed: in
     return Texts(drawn[:calibration], drawn[calibration:])
 
 
-def make_graph(encoder: Encoder) -> Any:
-    """Return the encoder's model as an OpenVINO model that takes any number of texts of any length, in fp32."""
-    import torch
+def positional(encoder: Encoder) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    """Return the model with its named inputs in a fixed order, as tracers need them, and two texts as its inputs."""
     from torch import nn
 
-    from twinpass.encoder.parts import quiet
-    from twinpass.encoder.runtime.pytorch import evaluating
-
-    openvino = load_openvino()
-    model = encoder.model
+    encoder.check_whole("exporting")
     features = {name: tensor.cpu() for name, tensor in encoder.pad(encoder.tokenize(["two", "texts of one"])).items()}
 
     class Positional(nn.Module):
-        """The model with its named inputs in a fixed order, as the tracer needs them."""
-
         def __init__(self) -> None:
             super().__init__()
-            self.model = model
+            self.model = encoder.model
 
         def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
             vectors: torch.Tensor = self.model(dict(zip(features, inputs, strict=True)))
             return vectors
 
+    return Positional().eval(), features
+
+
+def make_graph(encoder: Encoder) -> Any:
+    """Return the encoder's model as an OpenVINO model that takes any number of texts of any length, in fp32."""
+    import torch
+
+    from twinpass.encoder.parts import quiet
+    from twinpass.encoder.runtime.pytorch import evaluating
+
+    openvino = load_openvino()
+    model, features = positional(encoder)
     try:
-        with evaluating(model), torch.no_grad(), quiet(), warnings.catch_warnings():
+        with evaluating(encoder.model), torch.no_grad(), quiet(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            graph = openvino.convert_model(Positional().eval(), example_input=tuple(features.values()))
+            graph = openvino.convert_model(model, example_input=tuple(features.values()))
     except Exception as error:
-        raise _not_exported(encoder, f"{type(error).__name__}: {error}".strip().splitlines()[0]) from error
+        raise not_exported(encoder, "OpenVINO", f"{type(error).__name__}: {error}".strip().splitlines()[0]) from error
     for place, name in zip(graph.inputs, features, strict=True):
         place.get_tensor().set_names({name})
     graph.outputs[0].get_tensor().set_names({"vectors"})
     graph.reshape({name: openvino.PartialShape([-1, -1]) for name in features})
-    _check_graph(encoder, graph)
+    run = core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    check_graph(encoder, lambda inputs: run(inputs)[0], to="OpenVINO")
     return graph
 
 
-def _check_graph(encoder: Encoder, graph: Any) -> None:
+def check_graph(encoder: Encoder, run: Callable[[Mapping[str, Any]], Any], *, to: str) -> None:
     """Raise ModelError unless the graph gives torch's vectors for other shapes than those it was traced with."""
     texts = ["a", "one more text of some length, and a part after the comma", "many words " * 100]
-    run = load_openvino().Core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     ids = encoder.tokenize(texts)
     with encoder.runtime.session() as forward:
         for rows in (ids[:1], ids[2:], ids[:2], ids):
             inputs = encoder.tokens.arrays(rows)
-            expected, got = forward(inputs), run(inputs)[0]
-            apart = float(np.abs(got - expected).max() / max(1.0, float(np.linalg.norm(expected, axis=1).max())))
+            apart = how_far(run(inputs), forward(inputs))
             if not apart < NEAR:
                 shape = "x".join(map(str, inputs["input_ids"].shape))
-                raise _not_exported(encoder, f"for a batch of {shape} tokens its vectors would be {apart:.1g} apart")
+                raise not_exported(encoder, to, f"for a batch of {shape} tokens its vectors would be {apart:.1g} apart")
 
 
-def _not_exported(encoder: Encoder, reason: str) -> ModelError:
-    return ModelError(f"{encoder.name} cannot be exported to OpenVINO ({reason}). Use it with the torch runtime.")
+def how_far(got: Vectors, expected: Vectors) -> float:
+    """Return the largest difference between two models' vectors, relative to the length of the longest."""
+    return float(np.abs(got - expected).max() / max(1.0, float(np.linalg.norm(expected, axis=1).max())))
+
+
+def not_exported(encoder: Encoder, to: str, reason: str) -> ModelError:
+    """Return the refusal of a model that has no faithful graph."""
+    return ModelError(f"{encoder.name} cannot be exported to {to} ({reason}). Use it with the torch runtime.")
 
 
 def quantize_graph(encoder: Encoder, graph: Any, calibration: Sequence[str], *, progress: Progress = silent) -> Any:

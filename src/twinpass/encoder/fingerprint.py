@@ -27,7 +27,7 @@ class Fingerprint:
 
     def of(self, model: SentenceModel, tokens: Tokens, settings: Settings) -> str:
         """Return the SHA-256 over weights, settings and the tokenizer's rules."""
-        settings = replace(settings, transformer="", head=None, layers=())
+        settings = replace(settings, transformer="", head=None, layers=(), base="", matryoshka=())
         transformer: Any = model.transformer
         config = {k: v for k, v in transformer.config.to_dict().items() if k not in _NOT_IN_FINGERPRINT}
         described = json.dumps(config, sort_keys=True, default=str)
@@ -38,6 +38,8 @@ class Fingerprint:
         seen = WeightsSeen(model)
         rules = json.dumps(tokens.rules(), sort_keys=True)
         digest = hashlib.sha256(repr((settings, model.layers, described, rules)).encode())
+        if settings.template:  # not part of the settings' repr: what has none keeps the fingerprint it always had
+            digest.update(settings.template.encode())
         for name, tensor in sorted(model.state_dict().items()):
             digest.update(f"{name} {tuple(tensor.shape)} {tensor.dtype}".encode())
             digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)

@@ -4,7 +4,7 @@
 
     config.json, model.safetensors, tokenizer.json ...   what transformers reads
     modules.json, 1_Pooling/, 2_Dense/ ...               what sentence-transformers reads
-    twinpass.json                                        pooler, head, layers, length limit, prompt
+    twinpass.json                                        pooler, head, layers, length limit, prompt, template
     training_head/                                       an MLP that only training uses
     3_Dense/, 4_Flow/ ...                                layers after the pooler
 
@@ -18,6 +18,8 @@ runs without torch and transformers::
     tokenizer.json                                       what the library tokenizers reads
     openvino/model.xml, openvino/model.bin               the graph and its weights
     README.md                                            what it was made from, and what was measured
+
+A static model is a third kind, one vector per token; `static.py` reads and writes it.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from twinpass.encoder.dimensions import shortened
 from twinpass.errors import ModelError
 from twinpass.files import sha256, write_json, writing_folder
 
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 FILE = "twinpass.json"
 FORMAT = 1
 NORMALIZE = "normalize"
+REFUSAL = "OnlyTwinpassLoadsThisModel"  # not a module of sentence-transformers: its loader fails and shows this name
 TOKENIZER = "tokenizer.json"
 GRAPH = "openvino/model.xml"
 EXPORTED_RUNTIMES = ("openvino",)
@@ -65,6 +69,14 @@ class Settings:
     max_tokens: int | None = None
     lowercase: bool = False
     prompt: str = ""
+    template: str = field(default="", repr=False)  # around every text, with [X] in its place; for the pooler `mask`
+    base: str = field(default="", repr=False)  # the model that this folder is an adapter (LoRA) of
+    matryoshka: tuple[int, ...] = field(default=(), repr=False)  # sizes that shorter vectors were trained for
+
+    def document(self) -> dict[str, Any]:
+        """Return the settings as they are written; a template, a base and trained sizes only where there are any."""
+        optional = ("template", "base", "matryoshka")
+        return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +107,13 @@ class Exported:
         def other(fingerprint: str) -> str:
             return hashlib.sha256(f"{fingerprint} max_tokens={max_tokens}".encode()).hexdigest()
 
+        return self._with_fingerprints(other)
+
+    def shortened(self, dimensions: int) -> Exported:
+        """Return the same model with shorter vectors, so with other fingerprints."""
+        return self._with_fingerprints(lambda fingerprint: shortened(fingerprint, dimensions))
+
+    def _with_fingerprints(self, other: Callable[[str], str]) -> Exported:
         source = {**self.source, "fingerprint": other(self.source["fingerprint"])}
         return replace(self, fingerprint=other(self.fingerprint), source=source)
 
@@ -105,15 +124,15 @@ def read_settings(folder: Path) -> Settings | None:
     if document is None:
         return read_foreign_settings(folder)
     path = folder / FILE
-    types = get_type_hints(Settings) | {"layers": list}
+    types = get_type_hints(Settings) | {"layers": list, "matryoshka": list}
     fields = {name: value for name, value in document.items() if name in types}
     if "pooler" not in fields:
         raise ModelError(f"{path}: it names no pooler, so the folder is damaged. Save the model again.")
     for name, value in fields.items():
         if not isinstance(value, types[name]):
             raise ModelError(f"{path}: {name} cannot be {value!r}, so the folder is damaged. Save the model again.")
-    fields["layers"] = tuple(fields.get("layers", ()))
-    if "exported" not in document:  # else the graph holds the pooler, and torch is not needed
+    fields |= {name: tuple(fields.get(name, ())) for name in ("layers", "matryoshka")}
+    if not {"exported", "static"} & document.keys():  # else nothing is left to pool, and torch is not needed
         from twinpass.encoder.pooling import find_pooler
 
         find_pooler(fields["pooler"])
@@ -197,9 +216,10 @@ _EXPORTED_FIELDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 def _fingerprint(exported: Exported, settings: Settings) -> str:
     """Return a SHA-256 over everything that the vectors of an exported model depend on."""
-    described = asdict(exported) | {"settings": asdict(settings)}
+    described = asdict(exported) | {"settings": settings.document()}
     for name in ("folder", "fingerprint", "source", "measured"):
         del described[name]
+    described["settings"].pop("matryoshka", None)  # vectors do not depend on it
     files = [exported.path, exported.path.with_suffix(".bin"), exported.folder / TOKENIZER]
     described["files"] = [sha256(file) for file in files if file.is_file()]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
@@ -243,7 +263,7 @@ def save_exported(
         exported = replace(exported, fingerprint=_fingerprint(exported, settings))
         described = asdict(exported)
         del described["folder"]
-        write_json(aside / FILE, {"format": FORMAT, **asdict(settings), "exported": described})
+        write_json(aside / FILE, {"format": FORMAT, **settings.document(), "exported": described})
     return replace(exported, folder=target.absolute())
 
 

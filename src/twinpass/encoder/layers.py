@@ -83,8 +83,9 @@ def with_layer(encoder: Encoder, layer: nn.Module) -> Encoder:
     old = encoder.model
     layers = nn.Sequential(*old.layers.children(), layer)
     transformer: nn.Module = old.transformer
-    model = SentenceModel(transformer, pooler=encoder.pooler, head=old.head, layers=layers).train(old.training)
-    kept = {"name": encoder.name, "precision": encoder.precision, "runtime": encoder.runtime_name}
+    model = SentenceModel(transformer, pooler=encoder.pooler, head=old.head, layers=layers, place=old.place)
+    model.train(old.training)
+    kept: dict[str, Any] = {"name": encoder.name, "precision": encoder.precision, "runtime": encoder.runtime_name}
     return Encoder(model, encoder.tokens, encoder.settings, device=encoder.device, **kept)
 
 

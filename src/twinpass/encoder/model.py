@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from twinpass.encoder.pooling import find_pooler
+from twinpass.encoder.pooling import find_pooler, state_at
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
     kind.__name__: kind for kind in (nn.Tanh, nn.Identity, nn.ReLU, nn.GELU, nn.Sigmoid, nn.SiLU)
@@ -46,10 +47,21 @@ class SentenceModel(nn.Module):
     In training mode the head always applies; in evaluation mode only if the pooler keeps it.
     """
 
-    def __init__(self, transformer: nn.Module, *, pooler: str, head: nn.Module | None, layers: nn.Sequential) -> None:
+    def __init__(
+        self,
+        transformer: nn.Module,
+        *,
+        pooler: str,
+        head: nn.Module | None,
+        layers: nn.Sequential,
+        place: int | None = None,
+    ) -> None:
         super().__init__()
         self.transformer = transformer
+        self.place = place  # of the mask token, where texts stand in a template
         self.pooler = find_pooler(pooler)
+        if place is not None:
+            self.pooler = replace(self.pooler, pool=state_at(place))
         self.pooled = len(pooler.split("+"))  # vectors that the pooler concatenates
         self.head = head
         self.layers = layers

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,25 @@ from torch import nn
 
 from twinpass.encoder.checksums import write_checksums
 from twinpass.encoder.flow import Flow
-from twinpass.encoder.folder import FILE, FORMAT, NORMALIZE, SWITCHES, Settings, inside, pickle_refused, read_json
+from twinpass.encoder.folder import (
+    FILE,
+    FORMAT,
+    NORMALIZE,
+    REFUSAL,
+    SWITCHES,
+    Settings,
+    inside,
+    pickle_refused,
+    read_json,
+)
+from twinpass.encoder.lora import save_adapter
 from twinpass.encoder.model import ACTIVATIONS, Dense, Normalize, SentenceModel
 from twinpass.encoder.pooling import POOLERS, Pooler, find_pooler
 from twinpass.encoder.tokens import Tokens
 from twinpass.errors import ModelError
-from twinpass.files import explaining, flush, write_json, writing_folder
+from twinpass.files import UMASK, explaining, flush, write_json, writing_folder
 
 FLOW = "flow"
-REFUSAL = "OnlyTwinpassLoadsThisModel"  # not a module of sentence-transformers: its loader fails and shows this name
 
 
 def read_layer(folder: Path, name: str, *, trust_pickle: bool = False) -> nn.Module:
@@ -85,7 +95,7 @@ def _move_into(aside: Path, target: Path) -> None:
     files = sorted((path for path in aside.rglob("*") if path.is_file()), key=lambda path: path.name == FILE)
     for path in files:  # all of them on the disk first: a finished run deletes its checkpoints after this
         flush(path)
-    for pattern in ("modules.json", "model*.safetensors", "model.safetensors.index.json"):
+    for pattern in ("modules.json", "*model*.safetensors", "adapter_config.json", "model.safetensors.index.json"):
         for old in target.glob(pattern):
             if not (aside / old.name).exists():
                 old.unlink()
@@ -102,14 +112,21 @@ def _write(folder: Path, model: SentenceModel, tokens: Tokens, settings: Setting
     # sentence-transformers passes on every layer's states only if the config asks for them.
     transformer.config.output_hidden_states = model.pooler.layers is not None
     with quiet():
-        (transformer if whole is None else whole).save_pretrained(folder)
+        if settings.base:
+            save_adapter(folder, transformer)
+        else:
+            (transformer if whole is None else whole).save_pretrained(folder)
         tokens.save(folder)
     transformer.config.output_hidden_states = before
-    refusal = _write_modules(folder, settings, transformer)
-    if refusal:  # without a list of modules, sentence-transformers would take the mean of the last layer
+    refusal = None if settings.base else _write_modules(folder, settings, transformer)
+    if settings.base:
+        _write_list(folder, [(REFUSAL, "")])
+    elif refusal:  # without a list of modules, sentence-transformers would take the mean of the last layer
         _write_list(folder, [(REFUSAL, "")])
         warnings.warn(f"sentence-transformers cannot load this model: {refusal}. twinpass can.", stacklevel=4)
-    write_json(folder / FILE, {"format": FORMAT, **asdict(settings)})
+    write_json(folder / FILE, {"format": FORMAT, **settings.document()})
+    for weights in folder.rglob("*.safetensors"):  # which safetensors lets nobody but the owner read
+        weights.chmod(0o666 & ~UMASK)
     write_checksums(folder)
 
 

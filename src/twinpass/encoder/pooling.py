@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from twinpass.encoder.template import POOLER as TEMPLATE_POOLER
 from twinpass.errors import ConfigError
 from twinpass.registry import Registry
 
@@ -27,6 +28,7 @@ class Pooler:
     head: str = "none"  # none | kept | training: a Linear + tanh over the pooled vector, and when it applies
     layers: tuple[int, ...] | None = None  # hidden states averaged, when more than the last is needed
     mode: str | None = None  # sentence-transformers' name of the same pooling, where it has one
+    in_template: bool = False  # whether it reads a place of a template, which a model with one tells it
 
 
 POOLERS: Registry[Pooler] = Registry("pooler")
@@ -39,6 +41,8 @@ def find_pooler(name: str) -> Pooler:
     parts = [POOLERS[part] for part in name.split("+")]
     if any(part.head != "none" for part in parts):
         raise ConfigError(f"pooler {name!r}: a pooler with an MLP cannot be joined with another.")
+    if any(part.in_template for part in parts):
+        raise ConfigError(f"pooler {name!r}: a pooler of a template cannot be joined with another.")
     return Pooler(
         pool=lambda output, mask: torch.cat([part.pool(output, mask) for part in parts], dim=-1),
         about=" beside ".join(part.about for part in parts),
@@ -98,6 +102,23 @@ def _last_token(output: Any, mask: Tensor) -> Tensor:
     return states.gather(1, last.expand(-1, 1, states.shape[-1])).squeeze(1)
 
 
+def state_at(place: int) -> Pool:
+    """Return the pooler of the token at a place, counted from the end of each row if it is negative."""
+
+    def pool(output: Any, mask: Tensor) -> Tensor:
+        states: Tensor = output.last_hidden_state
+        if place >= 0:
+            return states[:, place]
+        where = (mask.sum(dim=1) + place).view(-1, 1, 1)
+        return states.gather(1, where.expand(-1, 1, states.shape[-1])).squeeze(1)
+
+    return pool
+
+
+def _nowhere(output: Any, mask: Tensor) -> Tensor:
+    raise ConfigError("the pooler 'mask' reads the mask token of a template, and this model has none.")
+
+
 def _add(name: str, pool: Pool, about: str, **more: Any) -> None:
     POOLERS.add(name, Pooler(pool=pool, about=about, **more))
 
@@ -144,3 +165,9 @@ _add(
 )
 _add("weighted_mean", _weighted_mean, "mean weighted by position, later tokens more", mode="weightedmean")
 _add("last_token", _last_token, "state of the last token", mode="lasttoken")
+_add(
+    TEMPLATE_POOLER,
+    _nowhere,
+    'mask token of a template around the text: This sentence : "[X]" means [MASK] . (PromptBERT)',
+    in_template=True,
+)

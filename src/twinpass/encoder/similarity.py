@@ -19,7 +19,7 @@ from twinpass.errors import ConfigError, OutputError
 from twinpass.files import check_writable, writing
 
 MOST_CELLS = 1 << 28  # a matrix of 1 GiB
-SUFFIXES = (".csv", ".npy")
+SUFFIXES = (".csv", ".npy", ".parquet", ".jsonl")
 SHOWN_ROWS, SHOWN_COLUMNS, SHOWN_LETTERS = 20, 8, 40
 
 
@@ -72,8 +72,13 @@ class Cosines(Displayed):
         return stream.getvalue()
 
     def write(self, target: str | os.PathLike[str]) -> None:
-        """Write a .npy array or a .csv table, whole or not at all."""
+        """Write a .npy array, a .csv table, or a .parquet or .jsonl row for every two texts, whole or not at all."""
         check_target(target)
+        if Path(target).suffix in (".parquet", ".jsonl"):
+            from twinpass.text.tables import write_table
+
+            write_table(target, self.records(), columns=("left", "right", "cosine"))
+            return
         with writing(target) as aside:
             if Path(target).suffix == ".npy":
                 with aside.open("wb") as binary:
@@ -116,7 +121,9 @@ def compare(
 def check_target(target: str | os.PathLike[str]) -> None:
     """Raise OutputError now if cosines could not be written to this file later."""
     if Path(target).suffix not in SUFFIXES:
-        raise OutputError(f"cannot write {target}: expected a name that ends in {' or '.join(SUFFIXES)}.")
+        raise OutputError(
+            f"cannot write {target}: expected a name that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}."
+        )
     check_writable(target)
 
 

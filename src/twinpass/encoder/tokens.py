@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from twinpass.encoder.template import make_frame
 from twinpass.errors import ConfigError, InputError
 
 Item = TypeVar("Item")
@@ -94,6 +95,7 @@ class Tokens:
         limit: int | None,
         lowercase: bool = False,
         prompt: str = "",
+        template: str = "",
     ) -> None:
         self.tokenizer = tokenizer  # a fast one of transformers, or a PlainTokenizer
         self.pad_id = pad_id
@@ -101,31 +103,52 @@ class Tokens:
         self.limit = limit  # the most tokens that the model can read
         self.lowercase = lowercase
         self.prompt = prompt
+        self.template = template  # resolved: with the model's own mask token
+        self.frame = make_frame(tokenizer.backend_tokenizer, template) if template else None
 
-    def ids(self, texts: Sequence[str], *, max_tokens: int | None) -> tuple[list[list[int]], list[int]]:
-        """Return each text's ids, special tokens included, and the positions of the texts that were truncated."""
+    def ids(
+        self, texts: Sequence[str], *, max_tokens: int | None, side: str | None = None
+    ) -> tuple[list[list[int]], list[int]]:
+        """Return each text's ids, special tokens included, and the positions of the texts that were truncated.
+
+        `side` is where they lose tokens, left or right; by default as the tokenizer says.
+        """
+        side = side or self.tokenizer.truncation_side
         prepared = [self.prompt + text for text in texts]
         if self.lowercase:
             prepared = [text.lower() for text in prepared]
         backend, shortened = self.tokenizer.backend_tokenizer, set[int]()
+        if self.frame is not None and max_tokens is not None:
+            max_tokens -= self._room(max_tokens)
         with _truncation_lock:
             backend.no_padding()
             backend.no_truncation()
             if max_tokens is not None:
-                shortened = self._shorten(prepared, max_tokens)
-                backend.enable_truncation(max_tokens, direction=self.tokenizer.truncation_side)
-            encodings = backend.encode_batch_fast(prepared)
+                shortened = self._shorten(prepared, max_tokens, left=side == "left")
+                backend.enable_truncation(max_tokens, direction=side)
+            encodings = backend.encode_batch_fast(prepared, add_special_tokens=self.frame is None)
         # A text without a single token still needs one position.
         ids = [encoding.ids or [self.pad_id] for encoding in encodings]
+        if self.frame is not None:
+            ids = [[*self.frame.before, *encoding.ids, *self.frame.after] for encoding in encodings]
         return ids, [place for place, each in enumerate(encodings) if each.overflowing or place in shortened]
 
-    def _shorten(self, texts: list[str], max_tokens: int) -> set[int]:
+    def _room(self, max_tokens: int) -> int:
+        """Return how many tokens the template takes; at least one must be left for the text."""
+        taken = len(self.frame) if self.frame is not None else 0
+        if taken >= max_tokens:
+            raise ConfigError(
+                f"max_tokens is {max_tokens}, and the template {self.template!r} alone has {taken} tokens, special "
+                f"ones included. Use {taken + 1} or more."
+            )
+        return taken
+
+    def _shorten(self, texts: list[str], max_tokens: int, *, left: bool) -> set[int]:
         """Cut long texts to a part with the same ids, in place; return the positions of those that were cut.
 
         A part has the same ids if it has enough tokens away from the cut: not in the word that was cut, nor so near
         that what follows could count. If not, a longer part is tried, up to a length of which no more is read.
         """
-        left = self.tokenizer.truncation_side == "left"
         size, most = PART * max_tokens, MOST_CHARACTERS * max_tokens
         pending = [place for place, text in enumerate(texts) if len(text) > 2 * size]
         shortened = set[int]()

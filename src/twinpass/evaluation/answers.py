@@ -144,7 +144,7 @@ class Predictions(Answers):
         return self.gold.astype(np.float64)
 
     def to_json(self) -> dict[str, Any]:
-        """Return one digit per item."""
+        """Return one number per item."""
         return {"gold": _digits(self.gold), "predicted": _digits(self.predicted)}
 
     def _weighted(self, counts: Array) -> Samples:
@@ -251,11 +251,13 @@ def _numbers(row: str) -> Array:
 
 
 def _digits(classes: Classes) -> str:
-    return "".join(map(str, classes.tolist()))
+    """One digit per item; where there are more than ten classes, a space before each number."""
+    separator = " " if classes.max(initial=0) > 9 else ""
+    return "".join(f"{separator}{number}" for number in classes.tolist())
 
 
 def _classes(digits: str) -> Classes:
-    return np.array([int(digit) for digit in digits], dtype=np.int64)
+    return np.array([int(digit) for digit in (digits.split() if " " in digits else digits)], dtype=np.int64)
 
 
 _BUILDERS: dict[str, Callable[[dict[str, Any]], Answers]] = {

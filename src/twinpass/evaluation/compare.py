@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +21,7 @@ from twinpass.evaluation.tasks import GROUPS
 from twinpass.files import read_sealed
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
+from twinpass.text.tables import check_table, write_table
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -42,6 +43,9 @@ class Difference:
     p: float
     n: int
     verdict: str
+
+
+_FIELDS = [field.name for field in fields(Difference)]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -99,6 +103,7 @@ def compare(
     score: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = SEED,
+    output: str | Path | None = None,
     cache: bool | Cache = True,
     progress: Progress = silent,
     log: Log = ignore,
@@ -108,10 +113,12 @@ def compare(
 
     A paired bootstrap: both are resampled alike, so that what is hard for both cancels out. Where the interval of the
     difference contains zero, the verdict is "no difference shown". The options are those of `evaluate`; they apply
-    to the sides that are models.
+    to the sides that are models. `output` also writes a row for each task to a .csv, .parquet or .jsonl file.
     """
     if resamples < 1:
         raise ConfigError(f"resamples is {resamples}; a comparison needs at least 1.")
+    if output is not None:
+        check_table(output)
     settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
     jobs: list[Job] = []  # the data is read once for both
     sides = []
@@ -124,13 +131,17 @@ def compare(
             jobs = jobs or make_jobs(tasks, settings)
             options: dict[str, Any] = {"resamples": resamples, "seed": seed, "cache": cache, **loading}
             sides.append(_take(evaluate(source, jobs, progress=progress, log=log, **options)))
-    return Comparison(
+    found = Comparison(
         first=sides[0].name,
         second=sides[1].name,
         seed=seed,
         differences=_compare(*sides, resamples=resamples, seed=seed),
         provenance=provenance(options=describe_options(tasks, settings, loading)),
     )
+    if output is not None:
+        both = {"first_model": found.first, "second_model": found.second}
+        write_table(output, [both | record for record in found.records()], columns=[*both, *_FIELDS])
+    return found
 
 
 def _take(results: Results) -> _Answers:
@@ -143,6 +154,8 @@ def _read(path: Path) -> _Answers:
     """Read the items from a result file that `evaluate` wrote."""
     try:
         document = read_sealed(path)
+        if "models" in document:
+            raise InputError(f"{path} holds the results of several models; compare takes those of one.")
         tasks = [task for task in document["tasks"] if task["items"]]
         items = {task["task"]: answers_from_json(next(iter(task["items"].values()))) for task in tasks}
         return _Answers(f"{labelled(document['model']['name'], document['model'])} ({path})", items)

@@ -123,7 +123,7 @@ class PairRetrieval:
 
 def read_dev(source: str | Path, *, name: str | None = None) -> ScoredPairs | PairRetrieval:
     """Read pairs of texts: ScoredPairs where they have scores, else PairRetrieval."""
-    corpus = open_corpus(source)
+    corpus = open_corpus(source, pairs=True)
     if corpus.width != 2:
         raise InputError(
             f"{source}: a dev set expects two text columns (and a score, to correlate with), got {corpus.width}."

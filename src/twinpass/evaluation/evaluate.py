@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,10 +13,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from twinpass.encoder.any_model import Encode, Model, open_model
+from twinpass.encoder.any_model import Encode, Model, check_loading, open_model
+from twinpass.encoder.dimensions import shorten
 from twinpass.encoder.vector_cache import Cache, encode_once
 from twinpass.errors import ConfigError, InputError
 from twinpass.evaluation.answers import Answers, Labelled, Pairs, Queries
+from twinpass.evaluation.classes import LOGISTIC, NEAREST, ClassSet, nearest_neighbours, read_classes, regression
+from twinpass.evaluation.dimensions import check_sizes, list_sizes, shortened_model
 from twinpass.evaluation.mteb import run_mteb
 from twinpass.evaluation.protocols import TRANSFER
 from twinpass.evaluation.reading import HUB, Data, Rows, read_hub_task, read_task
@@ -30,7 +32,6 @@ from twinpass.evaluation.transfer import score_transfer
 from twinpass.files import check_writable, writing
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
-from twinpass.registry import suggest
 from twinpass.text.corpus import open_corpus
 from twinpass.text.docs.docstrings import MOST_CANDIDATES, held_out_pairs
 from twinpass.text.sources import is_folder
@@ -86,7 +87,8 @@ def evaluate(
     cells: bool = False,
     subsets: bool = False,
     beside: str | None = None,
-    output: str | Path | None = None,
+    dimensions: int | str | Sequence[int] | None = None,
+    output: str | Path | Sequence[str | Path] = (),
     cache: bool | Cache = True,
     progress: Progress = silent,
     log: Log = ignore,
@@ -104,16 +106,20 @@ def evaluate(
     columns    text columns of your own files; `score` is their score or label column
     resamples  bootstrap resamples behind an interval, drawn with `seed`; 0 leaves the intervals out
     cells      show STS by every protocol; `subsets` shows each year's subsets; beside="paper" the published rows
-    output     also write the results to a .json (for `compare`), .csv, .md or .tex file
+    dimensions keep only the first numbers of each vector, scaled to length one; several sizes (384,192,96,48) are all
+               scored: the result is the largest one's, and its `by_dimensions` holds every one's
+    output     also write the results to a .json (for `compare`), .csv, .parquet, .jsonl, .md or .tex file, or several
     cache      keep vectors on disk and read them from there; False does neither
     """
     if resamples < 0:
         raise ConfigError(f"resamples is {resamples}; expected 0 (no intervals) or more.")
     if beside not in (None, PAPER):
         raise ConfigError(f"--beside expects 'paper', got {beside!r}.")
-    if output is not None:
-        check_output(Path(output))
+    targets = [output] if isinstance(output, (str, Path)) else list(output)
+    for target in targets:
+        check_output(Path(target))
     settings = Settings(data, protocol, split, regressor, columns, score, resamples, seed)
+    sizes = list_sizes(dimensions)
     jobs = make_jobs(tasks, settings)
     opened = _open(model, log, loading)
     started = time.perf_counter()
@@ -123,25 +129,36 @@ def evaluate(
         kept = cache if isinstance(cache, Cache) else Cache() if cache else None
         encode = encode_once(opened, texts, cache=kept, advance=advance)
     log(f"encoded in {time.perf_counter() - started:.1f} s")
-    scored = [_timed(job, encode, opened, log) for job in jobs]
-    finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    results = Results(
-        model=opened.name,
-        computing=opened.computing,
-        fingerprint=opened.fingerprint,
-        tasks=scored,
-        averages=average_scores(scored),
-        resamples=resamples,
-        seed=seed,
-        seconds=time.perf_counter() - started,
-        provenance=provenance(options=describe_options(tasks, settings, {**loading, **opened.computing}))
-        | {"finished": finished},
-        cells=cells,
-        subsets=subsets,
-        beside=beside,
-    )
-    if output is not None:
-        results.save(output)
+
+    def results_of(size: int | None) -> Results:
+        """Score every task with vectors of this size."""
+        used, its = shortened_model(opened, size), lambda texts: shorten(encode(texts), size)
+        scored = [_timed(job, its, used, log) for job in jobs]
+        described = describe_options(tasks, settings, {**loading, **used.computing})
+        finished = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return Results(
+            model=used.name,
+            computing=used.computing,
+            fingerprint=used.fingerprint,
+            tasks=scored,
+            averages=average_scores(scored),
+            resamples=resamples,
+            seed=seed,
+            seconds=time.perf_counter() - started,
+            provenance=provenance(options=described) | {"finished": finished},
+            cells=cells,
+            subsets=subsets,
+            beside=beside,
+        )
+
+    if sizes and texts:
+        check_sizes(sizes, opened, whole=encode(texts[:1]).shape[1])
+    several = {size: results_of(size) for size in sizes}
+    results = next(iter(several.values())) if several else results_of(None)
+    if len(several) > 1:
+        results = dataclasses.replace(results, by_dimensions=several)
+    for target in targets:
+        results.save(target)
     return results
 
 
@@ -164,6 +181,12 @@ def task_texts(
         with writing(output) as aside:
             aside.write_text("".join(f"{' '.join(text.split())}\n" for text in texts), encoding="utf-8")
     return texts
+
+
+def read_settings(options: Mapping[str, Any]) -> Settings:
+    """Return the settings that options of `evaluate` describe."""
+    names = {field.name for field in dataclasses.fields(Settings)}
+    return Settings(**{name: value for name, value in options.items() if name in names})
 
 
 def make_jobs(tasks: Tasks, settings: Settings) -> list[Job]:
@@ -195,7 +218,7 @@ def split_names(tasks: str) -> list[str]:
 
 def describe_options(tasks: Tasks, settings: Settings, loading: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that shape the scores, for a result's provenance."""
-    encoder = {"pooler": None, "max_tokens": None, "precision": "fp32", "runtime": "torch"}
+    encoder = {"pooler": None, "max_tokens": None, "dimensions": None, "precision": "fp32", "runtime": "torch"}
     shaping = ("data", "protocol", "split", "regressor", "columns", "score", "resamples")
     return {
         **{name: loading.get(name, default) for name, default in encoder.items()},
@@ -214,11 +237,7 @@ def _join_names(tasks: Tasks, data: str | Path | None) -> str:
 
 def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:
     """Open a model by name, or take what can already encode; options that load one are for names only."""
-    from twinpass.encoder.encoder import Encoder
-
-    known = [*inspect.signature(Encoder.load).parameters, *inspect.signature(evaluate).parameters]
-    for name in loading.keys() - known:
-        raise ConfigError(f"no option named {name!r}.{suggest(name, known)}")
+    check_loading(loading, evaluate)
     if isinstance(model, (str, Path)):
         log(f"loading {model} ...")
     return open_model(model, **loading)
@@ -331,14 +350,20 @@ def _user_job(name: str, settings: Settings) -> Job:
         return _retrieval_job(name, pool_pairs(pairs[:MOST_CANDIDATES]), {name: None}, settings)
     if kind == "retrieval" and is_folder(place):
         return _retrieval_job(name, read_folder(Path(place)), {place: None}, settings)
-    corpus = open_corpus(place, columns=settings.columns, score=settings.score)
+    if kind == "labelled" and (classes := read_classes(place, settings.columns, settings.score)) is not None:
+        return _classes_job(name, classes, {place: classes.fingerprint}, settings)
+    corpus = open_corpus(place, columns=settings.columns, score=settings.score, pairs=True)
     if corpus.width != 2:
         raise InputError(f"{place}: {kind} expects two text columns, got {corpus.width}. Choose them with --columns.")
     files = {place: corpus.fingerprint()}
     if kind == "retrieval":
         return _retrieval_job(name, pool_pairs([(row.texts[0], row.texts[1]) for row in corpus]), files, settings)
     if not corpus.scored:
-        raise InputError(f"{corpus.source}: {kind} expects a column of scores. Choose it with --score.")
+        advice = "expects a column of scores. Choose it with --score."
+        if kind == "labelled":
+            advice = "expects two texts and a label of 0 or 1, or one text and its class. "
+            advice += "Choose the texts with --columns and the label or class with --score."
+        raise InputError(f"{corpus.source}: {kind} {advice}")
     rows = list(corpus)
     for row in rows if kind == "labelled" else ():
         if row.score not in (0, 1):
@@ -350,6 +375,23 @@ def _user_job(name: str, settings: Settings) -> Job:
         return Labelled(scores, gold.astype(np.int64)) if kind == "labelled" else Pairs({"all": (scores, gold)})
 
     return _own_job(name, [text for row in rows for text in row.texts], score, files, settings)
+
+
+def _classes_job(name: str, asked: ClassSet, files: Mapping[str, str | None], settings: Settings) -> Job:
+    protocol = TRANSFER[settings.protocol]
+
+    def run(encode: Encode, model: Model) -> TaskResult:
+        items = {NEAREST: nearest_neighbours(encode, asked)}
+        if (trained := regression(encode, asked, protocol)) is not None:
+            items[LOGISTIC] = trained.items
+        protocols = {NEAREST: NEAREST, LOGISTIC: f"{LOGISTIC}, {settings.protocol}"}
+        result = _result(name, items, settings, protocols=protocols, over="all", kind="classes", split="all")
+        scores = [score for score in result.scores if score.metric == "accuracy"]
+        if trained is not None:  # SentEval's own number: the mean of the folds' accuracies, each rounded
+            scores[1] = dataclasses.replace(scores[1], value=trained.test_accuracy)
+        return dataclasses.replace(result, scores=scores, notes=asked.notes(), files=files)
+
+    return Job(name, asked.texts, run)
 
 
 def _retrieval_job(name: str, asked: RetrievalSet, files: Mapping[str, str | None], settings: Settings) -> Job:

@@ -19,11 +19,21 @@ from twinpass.evaluation.statistics import LEVEL, Array, interval
 from twinpass.evaluation.tasks import GROUPS
 from twinpass.files import check_writable, plain, sealed, writing
 from twinpass.registry import Registry
+from twinpass.text.tables import write_table
 
 SCALE = 100.0  # scores are given as published: correlations and shares times 100
 PAPER = "paper"  # what results can be shown beside
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex"}
+TABLES = ("parquet", "jsonl")  # rows that a program reads; the formats of `to_text` are read by people, too
+SUFFIXES = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".jsonl": "jsonl",
+    ".md": "markdown",
+    ".tex": "latex",
+}
 INTERVAL = "95 % interval"
+COUNTED = {"retrieval": "queries", "classes": "texts, accuracy"}  # what a score is over, where it is not pairs
 METRICS = {
     "spearman": "Spearman",
     "pearson": "Pearson",
@@ -72,8 +82,26 @@ class TaskResult:
         return fields | {"items": {name: items.to_json() for name, items in self.items.items()}}
 
 
+class Saved(Displayed):
+    """Results that are written in many formats."""
+
+    def to_text(self, form: str = "table") -> str:
+        """Return the results as table, json, csv, markdown or latex."""
+        return FORMATS[form](self).rstrip("\n")
+
+    def save(self, path: str | Path) -> None:
+        """Write the results to a .json (which `compare` reads), .csv, .parquet, .jsonl, .md or .tex file."""
+        form = check_output(Path(path))
+        if form in TABLES:
+            records = self.records()
+            write_table(path, records, columns=list(records[0]) if records else ())
+            return
+        with writing(path) as aside:
+            aside.write_text(f"{self.to_text(form)}\n", encoding="utf-8")
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Results(Displayed):
+class Results(Saved):
     """An evaluation of one model; `cells`, `subsets` and `beside` say what its tables show."""
 
     model: str
@@ -88,10 +116,11 @@ class Results(Displayed):
     cells: bool = False
     subsets: bool = False
     beside: str | None = None
+    by_dimensions: Mapping[int, Results] = field(default_factory=dict)  # where several sizes were scored
 
     @property
     def label(self) -> str:
-        """The model's name, with its precision where that is not fp32."""
+        """The model's name, with its precision where that is not fp32, and its dimensions where they are chosen."""
         return labelled(self.model, self.computing)
 
     def grids(self) -> list[Grid]:
@@ -102,13 +131,23 @@ class Results(Displayed):
             grids += [_subset_grid(task, names) for task in sts if len(names := _subsets(task)) > 1]
         if transfer:
             grids.append(_transfer_grid(self, transfer))
-        return grids + [_other_grid(self, task) for task in self.tasks if task.kind not in ("sts", "transfer")]
+        grids += [_other_grid(self, task) for task in self.tasks if task.kind not in ("sts", "transfer")]
+        return grids + ([_dimensions_grid(self)] if self.by_dimensions else [])
+
+    @property
+    def main_scores(self) -> dict[str, Score]:
+        """The main score of each task, and the averages of seven by the paper's protocols, by name."""
+        averages = [s for s in self.averages if s.protocol == DEFAULT_CELL.name or s.protocol.startswith("transfer")]
+        names = ["Avg. STS" if s.protocol == DEFAULT_CELL.name else "Avg. transfer" for s in averages]
+        return {task.task: task.scores[0] for task in self.tasks} | dict(zip(names, averages, strict=True))
 
     def records(self) -> list[dict[str, Any]]:
         """Return every score with all that says what it is."""
         places = [(task.task, task.kind, task.split, score) for task in self.tasks for score in task.scores]
         places += [("Avg.", "", "", score) for score in self.averages]
         columns = ("over", "metric", "protocol", "value", "low", "high", "n")
+        if self.by_dimensions:
+            return [record for each in self.by_dimensions.values() for record in each.records()]
         return [
             {"model": self.label, "task": task, "kind": kind, "split": split} | {c: getattr(score, c) for c in columns}
             for task, kind, split, score in places
@@ -126,23 +165,15 @@ class Results(Displayed):
             "tasks": [task.to_dict() for task in self.tasks],
             "seconds": self.seconds,
         }
+        if self.by_dimensions:
+            document["by_dimensions"] = {str(n): each.main_scores for n, each in self.by_dimensions.items()}
         if self.beside is not None:
             document["beside"] = [row._asdict() | {"cell": row.cell.name if row.cell else None} for row in PUBLISHED]
         plain_document: dict[str, Any] = plain(document)
         return plain_document
 
-    def to_text(self, form: str = "table") -> str:
-        """Return the results as table, json, csv, markdown or latex."""
-        return FORMATS[form](self).rstrip("\n")
 
-    def save(self, path: str | Path) -> None:
-        """Write the results to a .json (which `compare` reads), .csv, .md or .tex file."""
-        form = check_output(Path(path))
-        with writing(path) as aside:
-            aside.write_text(f"{self.to_text(form)}\n", encoding="utf-8")
-
-
-FORMATS: Registry[Callable[[Results], str]] = Registry("format")
+FORMATS: Registry[Callable[[Displayed], str]] = Registry("format")
 FORMATS.add("table", lambda results: to_text(results.grids()))
 FORMATS.add(
     "json", lambda results: json.dumps(sealed(results.to_dict()), indent=2, ensure_ascii=False, allow_nan=False)
@@ -153,9 +184,11 @@ FORMATS.add("latex", lambda results: to_latex(results.grids()))
 
 
 def labelled(name: str, computing: Mapping[str, str]) -> str:
-    """Return a name with the precision beside it where that is not fp32, because scores differ by it."""
-    precision = computing.get("precision", "fp32")
-    return name if precision == "fp32" else f"{name} ({precision})"
+    """Return a name with what scores differ by: a precision other than fp32, and dimensions that were chosen."""
+    notes = [f"{computing['dimensions']} dimensions"] if "dimensions" in computing else []
+    if (precision := computing.get("precision", "fp32")) != "fp32":
+        notes.insert(0, precision)
+    return f"{name} ({', '.join(notes)})" if notes else name
 
 
 def check_output(path: Path) -> str:
@@ -282,7 +315,19 @@ def _transfer_grid(results: Results, tasks: list[TaskResult]) -> Grid:
 
 
 def _other_grid(results: Results, task: TaskResult) -> Grid:
-    rows = [[METRICS.get(s.metric, s.metric), _number(s), _span(s)] for s in task.scores]
-    count = f"{task.scores[0].n:,} {'queries' if task.kind == 'retrieval' else 'pairs'}"
+    labels = [s.protocol if task.kind == "classes" else METRICS.get(s.metric, s.metric) for s in task.scores]
+    rows = [[label, _number(s), _span(s)] for label, s in zip(labels, task.scores, strict=True)]
+    count = f"{task.scores[0].n:,} {COUNTED.get(task.kind, 'pairs')}"
     title = labelled(f"{task.task}, x 100 ({count if task.scores[0].n else task.split})", results.computing)
     return Grid(title, ["", "score", INTERVAL], rows, task.notes)
+
+
+def _dimensions_grid(results: Results) -> Grid:
+    """One row of main scores for each size, its interval below it."""
+    names, rows = list(results.main_scores), []
+    for size, each in results.by_dimensions.items():
+        scores = [each.main_scores[name] for name in names]
+        rows += [[str(size), *map(_number, scores)], [f"  {INTERVAL}", *map(_span, scores)]]
+    metrics = dict.fromkeys(METRICS.get(score.metric, score.metric) for score in results.main_scores.values())
+    title = f"{results.model}: score over dimensions, x 100 ({', '.join(metrics)})"
+    return Grid(title, ["dimensions", *names], rows)

@@ -29,6 +29,7 @@ from twinpass.text.views import adjoin
 Texts = tuple[str, ...]
 Files = dict[str, list[Path]]  # by kind
 SENTENCE, PAIR, TRIPLET = ("text",), ("sent0", "sent1"), ("sent0", "sent1", "hard_neg")
+SEVERAL = ("sent0", "sent1", "hard_negs")  # the last is a list
 LABELLED = ("premise", "hypothesis", "label")
 SEED = 42  # which rows a smaller corpus keeps is part of the protocol, not of a run
 MAKERS = 2  # raise it when a maker below makes other rows of the same files: it is part of a corpus's file name
@@ -268,6 +269,15 @@ def _triplets_with_anli(material: Material) -> list[Texts]:
     return material.sample([*_base_triplets(material), *material.nli("anli").triplets(seed=SEED)])
 
 
+def _triplets_with_all(material: Material) -> list[Texts]:
+    """Return the same triplets, each with every other contradiction of its premise as a further hard negative."""
+    contradictions = material.nli().hypotheses("contradiction")
+    return [
+        (premise, entailed, *dict.fromkeys([drawn, *contradictions.get(premise, ())]))
+        for premise, entailed, drawn in _triplets(material)
+    ]
+
+
 def _nli_pairs(material: Material, *, label: str) -> list[Texts]:
     return material.sample(material.nli().pairs(label))
 
@@ -362,6 +372,7 @@ _add("wiki", _sentences, SENTENCE, "wiki", rows=1_000_000)
 _add("wiki-documents", _consecutive, SENTENCE, "wiki", rows=1_000_000, blank_lines=True)
 _add("nli-triplets", _triplets, TRIPLET, "triplets", rows=275_601)
 _add("nli-triplets-both", _triplets_with_neutral, TRIPLET, "triplets", "nli", rows=275_601)
+_add("nli-triplets-all", _triplets_with_all, SEVERAL, "triplets", "nli", rows=275_601)
 _add("nli-triplets-anli", _triplets_with_anli, TRIPLET, "triplets", "anli", rows=328_000)
 for _label in ("entailment", "neutral", "contradiction"):
     _add(f"nli-{_label}", partial(_nli_pairs, label=_label), PAIR, "nli")
@@ -379,12 +390,13 @@ def write_rows(path: Path, rows: Iterable[Texts], columns: Texts) -> int:
     count = 0
     with path.open("w", encoding="utf-8") as stream:
         for row in rows:
-            if len(row) != len(columns):
+            if len(row) != len(columns) and not (columns == SEVERAL and len(row) > 3):
                 raise InputError(
                     f"expected {len(columns)} texts ({', '.join(columns)}), got {len(row)}: {row!r}. "
                     "Check the columns of the source file."
                 )
-            line = json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False)
+            values = (*row[:2], row[2:]) if columns == SEVERAL else row
+            line = json.dumps(dict(zip(columns, values, strict=True)), ensure_ascii=False)
             stream.write((re.sub(r"\s+", " ", row[0]) if len(row) == 1 else line) + "\n")
             count += row != ("",)
     return count

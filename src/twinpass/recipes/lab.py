@@ -17,7 +17,7 @@ from twinpass.files import sha256
 from twinpass.log import OnEvent
 from twinpass.progress import Log, ignore
 from twinpass.recipes.corpora import Corpora
-from twinpass.recipes.scales import Scale
+from twinpass.recipes.scales import SCALES, Scale
 from twinpass.recipes.store import Store, key_of
 
 CACHE = 24 << 30  # bytes: at the paper's scale the vectors of NLI's sentences by four encoders
@@ -45,9 +45,10 @@ class Lab:
 
     @cached_property
     def reports(self) -> Path:
-        """The folder of reports: one for each scale and encoder, so that none overwrites another."""
+        """The folder of reports: one for each scale, number of steps and encoder, so that none overwrites another."""
         name = f"-{Path(self.encoder).name}" if self.encoder and self.scale.own_encoder else ""
-        return self.output / "reports" / f"{self.scale.name}{name}"
+        steps = f"-{self.scale.steps}-steps" if self.scale.steps != SCALES[self.scale.name].steps else ""
+        return self.output / "reports" / f"{self.scale.name}{steps}{name}"
 
     @cached_property
     def corpora(self) -> Corpora:

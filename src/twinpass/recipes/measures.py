@@ -43,7 +43,17 @@ MEASURES: Registry[Measure] = Registry("measure")
 def stsb_dev(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Spearman x 100 on STS-B's development set, with alignment and uniformity there."""
     scores = lab.dev(model.open(lab, seed, texts=lab.dev.texts).encode)
-    return Found({"stsb": scores["score"]}, more=scores)
+    return Found({"stsb": scores["score"]}, more={**scores, **_dev_curve(lab, model, seed)})
+
+
+def _dev_curve(lab: Lab, model: ModelSpec, seed: int) -> dict[str, Any]:
+    """Return the dev scores of a training, step by step, if it was evaluated as it trained."""
+    from twinpass.log import has_log, read_log
+
+    if not model.trains or not has_log(folder := model.source(lab, seed)):
+        return {}
+    curve = [[step, scores["score"]] for step, scores in read_log(folder).dev if "score" in scores]
+    return {"curve": curve} if curve else {}
 
 
 @MEASURES.register("sts")

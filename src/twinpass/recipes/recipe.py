@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from twinpass.recipes.lab import Lab
 
 # Fields of a run that do not shape its weights, or that the hash of its corpus covers.
-NOT_IN_KEYS = ("output", "data", "skip_bad_rows", "device")
+NOT_IN_KEYS = ("output", "data", "mixture", "skip_bad_rows", "device")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,9 @@ class Trained(Training):
 
     run: Run
     keeps_batch: bool = False  # where the batch size is what is studied, a smaller scale takes fewer steps instead
+    keeps_pooler: bool = False  # where the pooler is what is studied, a smaller scale must not choose another
     most: int | None = None  # a sample of at most this many rows of the corpus
+    also: str | None = None  # another corpus, whose batches take turns with those of the first
 
     @property
     def encoder(self) -> str | None:
@@ -203,14 +205,21 @@ class Trained(Training):
         kept = self.keeps_batch or "batch_size" in changes
         return dataclasses.replace(self, run=self.run.replace(**changes), keeps_batch=kept)
 
+    def corpora(self, scale: Scale) -> Iterator[tuple[str, int | None]]:
+        """Yield its corpus, and the other one."""
+        yield from super().corpora(scale)
+        if self.also is not None:
+            yield self.also, self.limit(scale)
+
     def passes(self, scale: Scale) -> int:
         """Estimate how many sentences its training sends through the encoder."""
-        return super().passes(scale) * (self.run.epochs if scale.steps is None else 1)
+        passes = super().passes(scale) * (self.run.epochs if scale.steps is None else 1)
+        return passes if self.also is None or scale.steps is not None else 2 * passes
 
     def identity(self, scale: Scale) -> str:
         """Return what tells trainings apart at a scale."""
         run = self._scaled(scale, encoder="one" if scale.own_encoder else None, seed=0, device="auto")
-        return key_of([describe(run), self.corpus, self.rows_at(scale)])
+        return key_of([describe(run), self.corpus, self.rows_at(scale), *filter(None, [self.also])])
 
     def run_in(self, lab: Lab, seed: int) -> Run:
         """Return the run as a lab trains it."""
@@ -219,21 +228,28 @@ class Trained(Training):
             run = run.replace(wordnet=lab.wordnet)
         if not lab.scale.own_encoder:  # as the paper's authors trained
             run = run.replace(precision=mixed_precision(choose_device(lab.device)))
-        return run.replace(data=str(self.text(lab)), skip_bad_rows=CORPORA[self.corpus].blank_lines)
+        mixture = () if self.also is None else (str(self._other_text(lab, self.also)),)
+        run = run.replace(data=str(self.text(lab)), mixture=mixture)
+        return run.replace(skip_bad_rows=CORPORA[self.corpus].blank_lines)
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
         """Return its run and the hash of its corpus."""
-        return {"run": run_description(self.run_in(lab, seed)), "corpus": sha256(self.text(lab))}
+        described = {"run": run_description(self.run_in(lab, seed)), "corpus": sha256(self.text(lab))}
+        return described if self.also is None else described | {"also": sha256(self._other_text(lab, self.also))}
 
     def source(self, lab: Lab, seed: int) -> str:
         """Train it, resume an earlier try, or find it done."""
         run = self.run_in(lab, seed)
-        # Below the paper's scale it is evaluated once, after training; a tracked run is evaluated as it trains.
-        dev = None if lab.scale.own_encoder else lab.dev
+        # Where one evaluation is enough it comes after training; a tracked run is evaluated as it trains.
+        dev = None if lab.scale.own_encoder and lab.scale.evaluations == 1 else lab.dev
         return lab.train(self.key(lab, seed), run, dev=lab.tracked_dev if run.track_geometry else dev)
 
+    def _other_text(self, lab: Lab, corpus: str) -> Path:
+        return lab.corpora.prepare(corpus, most=self.limit(lab.scale))
+
     def _scaled(self, scale: Scale, *, encoder: str | None, seed: int, device: str) -> Run:
-        return scale_run(self.run, scale, encoder=encoder, seed=seed, device=device, keeps_batch=self.keeps_batch)
+        kept = {"keeps_batch": self.keeps_batch, "keeps_pooler": self.keeps_pooler}
+        return scale_run(self.run, scale, encoder=encoder, seed=seed, device=device, **kept)
 
 
 @dataclass(frozen=True, kw_only=True)

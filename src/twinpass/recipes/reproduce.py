@@ -63,6 +63,7 @@ def reproduce(
     released: bool = False,
     seeds: int | None = None,
     seed: int = 42,
+    steps: int | None = None,
     encoder: str | None = None,
     data: str | Path | None = None,
     output: str | Path = "reproduction",
@@ -77,12 +78,12 @@ def reproduce(
 
     `scale` is paper, small (two CPU cores, the default) or smoke (seconds, with generated text and a tiny encoder
     unless `data` and `encoder` are given). The seeds are `seed` and those after it, `seeds` in all: three by default,
-    one at the scale smoke. `encoder` is used in place of the paper's; at the scale paper it is a folder that holds
-    the paper's. With `released`, nothing is trained: the checkpoints that authors released are evaluated, from the
-    hub or from `encoder`, a folder that holds them under their hub names (`trust_pickle` for those without
-    safetensors). `data` is the folder of training text and evaluation sets (docs/reproduce.md), `output` keeps
-    models, scores and reports. `on_outcome` is called after each recipe of which at least one row could be measured;
-    if none could, an InputError says why.
+    one at the scale smoke. `steps` makes trainings longer or shorter than the scale does. `encoder` is used in place
+    of the paper's; at the scale paper it is a folder that holds the paper's. With `released`, nothing is trained: the
+    checkpoints that authors released are evaluated, from the hub or from `encoder`, a folder that holds them under
+    their hub names (`trust_pickle` for those without safetensors). `data` is the folder of training text and
+    evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is called after each
+    recipe of which at least one row could be measured; if none could, an InputError says why.
     """
     recipes = load_recipes()
     chosen = [recipes[name] for name in names]
@@ -92,12 +93,13 @@ def reproduce(
         if scale not in (None, "paper"):
             raise ConfigError(f"released checkpoints are evaluated in full, at the scale paper, not at {scale!r}.")
         chosen = [with_released(recipe) for recipe in chosen]
-    scale = scale or ("paper" if released else "small")
+    size = SCALES[scale or ("paper" if released else "small")]
+    size = size if steps is None else size.of_steps(steps)
     generated = data is None
-    count = SCALES[scale].seeds if seeds is None else seeds
-    data, encoder = _inputs(SCALES[scale], None if data is None else Path(data), encoder, Path(output))
+    count = size.seeds if seeds is None else seeds
+    data, encoder = _inputs(size, None if data is None else Path(data), encoder, Path(output))
     lab = Lab(
-        scale=SCALES[scale],
+        scale=size,
         data=data,
         output=Path(output),
         encoder=encoder,

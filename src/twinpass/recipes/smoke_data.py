@@ -136,6 +136,8 @@ def _nli(sentences: list[str]) -> Iterable[str]:
         yield f"{sentence}\t{sentence.rpartition(' ')[0]}\tentailment"
         yield f"{sentence}\t{_longer(sentence)}\tneutral"
         yield f"{sentence}\tnobody {sentence}\tcontradiction"
+        if len(sentence) % 2:  # some premises have two
+            yield f"{sentence}\tnobody {_longer(sentence)}\tcontradiction"
 
 
 def _questions(sentences: list[str]) -> Iterable[str]:

@@ -87,14 +87,16 @@ def find_duplicates(index: Index, threshold: float, *, output: str | os.PathLike
         check_output(output)
     if not 0 < threshold <= 1:
         raise ConfigError(f"the threshold is {threshold}; expected a cosine above 0 and at most 1.")
-    ids = index.ids()
+    ids = index.numbers()
     kept, cosines = (_exactly if index.exact else _by_neighbours)(index, ids, threshold - ROUNDING)
     members: dict[int, list[int]] = defaultdict(list)
     for row in np.flatnonzero(kept != np.arange(len(kept))).tolist():
         members[int(kept[row])].append(row)
     groups = []
     for leader, rows in sorted(members.items()):
-        first, *others = ({"id": entry.id, "text": entry.text} for entry in index.entries(ids[[leader, *rows]]))
+        first, *others = (
+            {"id": entry.id, "text": entry.text} for entry in index.entries_numbered(ids[[leader, *rows]])
+        )
         near = [other | {"cosine": round(float(cosines[row]), 6)} for other, row in zip(others, rows, strict=True)]
         groups.append({"kept": first, "others": near})
     if output is not None:
@@ -110,7 +112,9 @@ def check_output(output: str | os.PathLike[str]) -> None:
 
 def _write_kept(output: str | os.PathLike[str], index: Index, kept: Kept) -> None:
     """Write the texts that are kept: one per line of a .txt, or with ids and metadata."""
-    entries = (entry for start in range(0, len(kept), BLOCK) for entry in index.entries(kept[start : start + BLOCK]))
+    entries = (
+        entry for start in range(0, len(kept), BLOCK) for entry in index.entries_numbered(kept[start : start + BLOCK])
+    )
     if Path(output).suffix == ".txt":
         write_lines(output, (" ".join(entry.text.splitlines()) for entry in entries))
     else:
@@ -123,10 +127,12 @@ def _exactly(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]:
     cosines = np.ones(len(ids), np.float32)
     for start in range(0, len(ids), BLOCK):
         rows = np.arange(start, min(start + BLOCK, len(ids)))
-        vectors = index.vectors(ids[rows])
+        vectors = index.vectors_numbered(ids[rows])
         leaders = _settle_block(rows, vectors @ vectors.T, kept, cosines, least)
         for later in _blocks(start + BLOCK, len(ids)):
-            _follow(later, index.vectors(ids[later]) @ vectors[leaders - start].T, leaders, kept, cosines, least)
+            _follow(
+                later, index.vectors_numbered(ids[later]) @ vectors[leaders - start].T, leaders, kept, cosines, least
+            )
     return kept, cosines
 
 
@@ -156,13 +162,13 @@ def _by_neighbours(index: Index, ids: Kept, least: float) -> tuple[Kept, Floats]
     kept = np.arange(len(ids))
     cosines = np.ones(len(ids), np.float32)
     for rows in _blocks(0, len(ids)):
-        vectors = index.vectors(ids[rows])
+        vectors = index.vectors_numbered(ids[rows])
         scores, found = index.nearest(vectors, NEIGHBOURS)
         places = np.searchsorted(ids, np.maximum(found, 0))
         for row, vector, near, these in zip(rows.tolist(), vectors, scores >= least, places, strict=True):
             firsts = np.unique(kept[these[near]])
             firsts = firsts[firsts < row]
-            score = index.vectors(ids[firsts]) @ vector
+            score = index.vectors_numbered(ids[firsts]) @ vector
             if (score >= least).any():
                 best = int((score >= least).argmax())
                 kept[row], cosines[row] = firsts[best], score[best]

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -21,10 +21,12 @@ from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.search import writer
 from twinpass.search.engines.exact import Floats
-from twinpass.search.filters import Filter, Where, check_columns, parse
+from twinpass.search.filters import Filter, Where, parse
 from twinpass.search.manifest import FILE, Manifest, check_model, size, stamp
-from twinpass.search.results import Added, Answers, Hit, Hits, Info
-from twinpass.search.segment import Block, Ids, check_vectors, open_snapshot
+from twinpass.search.results import Added, Hit, Hits, Id, Info, Results
+from twinpass.search.searching import Searching
+from twinpass.search.segment import Block, Ids
+from twinpass.search.snapshot import open_snapshot
 from twinpass.search.texts import (
     OWN_VECTORS,
     Metadata,
@@ -45,10 +47,12 @@ if TYPE_CHECKING:
     from twinpass.search.clusters import Clustering
     from twinpass.search.duplicates import Duplicates
 
-__all__ = ["Added", "Answers", "Block", "Hit", "Hits", "Index", "Info"]
+__all__ = ["Added", "Block", "Hit", "Hits", "Index", "Info", "Results"]
+
+CHOSEN: dict[str, Any] = {"kind": "auto", "storage": "float32", "unique": False, "id_column": None}  # by default
 
 
-class Index:
+class Index(Searching):
     """An index as it was when opened, or when it was last changed or refreshed through this object.
 
     `Index.open` and `Index.build` return one; with `milvus`, the path is the name of a collection there.
@@ -120,9 +124,12 @@ class Index:
         vectors: Floats | None = None,
         metadata: Metadata | None = None,
         kind: str = "auto",
+        storage: str = "float32",
         unique: bool = False,
+        id_column: str | None = None,
         overwrite: bool = False,
         columns: str | Sequence[str] | None = None,
+        join: str | None = None,
         header: bool | None = None,
         skip_bad_rows: bool = False,
         milvus: str | None = None,
@@ -136,20 +143,21 @@ class Index:
 
         `texts` are texts, or the name of a file, folder, pattern or corpus, whose other columns become the metadata.
         `encoder` is an Encoder or the name of a model (minilm if None), loaded with the options `loading`; with
-        `vectors` (n, d) the texts are not encoded. `kind` is exact, hnsw, ivf-pq, or auto: by size. With `unique`
-        a repeated text is skipped. `facts` are kept in the history. Without a path the index is temporary: it is
-        deleted together with the object.
+        `vectors` (n, d) the texts are not encoded. `kind` is exact, hnsw, ivf-pq, or auto: by size. `storage` is what
+        vectors are held as in memory: float32, int8 or binary, whose candidates are scored with the float32 on disk.
+        With `unique` a repeated text is skipped. `id_column` names the column of the metadata whose values are the ids;
+        `add` then replaces rows of equal ids. `facts` are kept in the history. Without a path the index is temporary:
+        it is deleted together with the object.
         """
         temporary = None
         if path is None:
             temporary = writer.Temporary()
             path = temporary.folder / "index"
         target, place = _find(path, milvus, milvus_token)
-        target.check_target(place, kind=kind, overwrite=overwrite)
-        chosen: dict[str, Any] = {"kind": kind, "unique": unique}
-        source = read_texts(
-            texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options=chosen
-        )
+        chosen: dict[str, Any] = {"kind": kind, "storage": storage, "unique": unique, "id_column": id_column}
+        target.check_target(place, overwrite=overwrite, **chosen)
+        reading: dict[str, Any] = {"columns": columns, "join": join, "header": header, "skip_bad_rows": skip_bad_rows}
+        source = read_texts(texts, metadata, **reading, options=chosen, log=log)
         source.facts |= facts or {}
         loaded = None if vectors is not None and encoder is None else load_encoder(encoder, log, loading)
         model = OWN_VECTORS if loaded is None else describe_model(loaded)
@@ -166,7 +174,9 @@ class Index:
         source: Name,
         *,
         kind: str = "auto",
+        storage: str = "float32",
         unique: bool = False,
+        id_column: str | None = None,
         overwrite: bool = False,
         milvus: str | None = None,
         milvus_token: str | None = None,
@@ -175,8 +185,8 @@ class Index:
         """Make an index of a parquet file or folder that `encode_file` wrote; no model is loaded."""
         stored = StoredVectors(source)
         target, place = _find(path, milvus, milvus_token)
-        target.check_target(place, kind=kind, overwrite=overwrite)
-        chosen: dict[str, Any] = {"kind": kind, "unique": unique}
+        chosen: dict[str, Any] = {"kind": kind, "storage": storage, "unique": unique, "id_column": id_column}
+        target.check_target(place, overwrite=overwrite, **chosen)
         facts = provenance(data=[stored.data], options=chosen)
         with progress("indexing", total=stored.total) as advance:
             blocks = stored.blocks(advance)
@@ -189,26 +199,30 @@ class Index:
         blocks: Iterable[Block],
         *,
         model: Mapping[str, Any],
-        kind: str = "auto",
-        unique: bool = False,
-        overwrite: bool = False,
         facts: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        **chosen: Any,
     ) -> Index:
         """Make an index from a stream of blocks with their vectors, whole or not at all.
 
         `model` says what made the vectors: at least its `name` and `fingerprint`. `facts` are kept in the history;
-        they are read after the last block.
+        they are read after the last block. `chosen` are the options of `build`: kind, storage, unique, id_column.
         """
         if missing := {"name", "fingerprint"} - set(model):
             raise ConfigError(f"expected the model's name and fingerprint, got no {min(missing)}.")
-        cls.check_target(place, kind=kind, overwrite=overwrite)
-        cls._build(place, blocks, model=model, kind=kind, unique=unique, overwrite=overwrite, facts=facts)
+        chosen = CHOSEN | chosen
+        cls.check_target(place, overwrite=overwrite, **chosen)
+        cls._build(place, blocks, model=model, overwrite=overwrite, facts=facts, **chosen)
         return cls(place)
 
     @classmethod
-    def check_target(cls, place: Any, *, kind: str, overwrite: bool) -> None:
+    def check_target(
+        cls, place: Any, *, kind: str, storage: str, unique: bool, id_column: str | None, overwrite: bool
+    ) -> None:
         """Refuse, before any work is done, a place where an index could not be built."""
         writer.check_kind(kind)
+        writer.check_storage(storage, kind)
+        writer.check_unique(unique, id_column)
         writer.check_folder(Path(place), overwrite=overwrite)
 
     def add(
@@ -219,14 +233,17 @@ class Index:
         metadata: Metadata | None = None,
         unique: bool = False,
         columns: str | Sequence[str] | None = None,
+        join: str | None = None,
         header: bool | None = None,
         skip_bad_rows: bool = False,
         progress: Progress = silent,
     ) -> Added:
-        """Add texts, as for `build`, all or nothing; with `unique`, texts that are there already are skipped."""
-        source = read_texts(
-            texts, metadata, columns=columns, header=header, skip_bad_rows=skip_bad_rows, options={"unique": unique}
-        )
+        """Add texts, as for `build`, all or nothing; with `unique`, texts that are there already are skipped.
+
+        In an index with an id column, a text replaces the one that has the same id.
+        """
+        reading: dict[str, Any] = {"columns": columns, "join": join, "header": header, "skip_bad_rows": skip_bad_rows}
+        source = read_texts(texts, metadata, **reading, options={"unique": unique}, log=self._loading[2])
         encoder = self.encoder if vectors is None else None
         if encoder is not None:  # strictly: an index holds the vectors of one model
             self.check_model(name=encoder.name, fingerprint=encoder.fingerprint)
@@ -242,17 +259,17 @@ class Index:
         return added
 
     def remove(
-        self, *, ids: Sequence[int] | None = None, texts: Sequence[str] | None = None, where: Where = None
+        self, *, ids: Sequence[Id] | None = None, texts: Sequence[str] | None = None, where: Where = None
     ) -> int:
         """Remove the rows with these ids, with these texts, or that meet a filter; return how many."""
         if (given := sum(each is not None for each in (ids, texts, where))) != 1:
-            raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {given}.")
+            raise ConfigError(f"expected one of ids, texts and where to say what to remove, got {given or 'none'}.")
         chosen = parse(where)
         if where is not None and chosen is None:
             raise InputError("expected a condition that says what to remove, got none.")
         return self._remove(ids, texts, chosen)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, chosen: Filter | None) -> int:
+    def _remove(self, ids: Sequence[Id] | None, texts: Sequence[str] | None, chosen: Filter | None) -> int:
         removed = writer.remove(self.folder, ids, texts, chosen)
         self.refresh()
         return removed
@@ -281,65 +298,6 @@ class Index:
             self._stamp = now
         return True
 
-    @overload
-    def search(  # type: ignore[overload-overlap]  # a str is also an iterable of strings
-        self, queries: str, k: int = 10, *, where: Where = None, min_score: float | None = None
-    ) -> Hits: ...
-    @overload
-    def search(
-        self, queries: Iterable[str] | Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
-    ) -> Answers: ...
-    def search(
-        self, queries: str | Iterable[str] | Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
-    ) -> Hits | Answers:
-        """Return the k nearest texts of a query, best first; of several texts or of vectors, an answer for each.
-
-        Fewer than k come back if fewer meet the filter `where`, such as "year >= 2020", or reach `min_score`.
-        """
-        options: dict[str, Any] = {"where": where, "min_score": min_score}
-        if isinstance(queries, str):
-            return next(self.answers([queries], k, **options))
-        given = queries if isinstance(queries, np.ndarray) else list(queries)
-        if isinstance(given, list) and all(isinstance(query, str) for query in given):
-            return Answers(list(self.answers(given, k, **options)))
-        vectors = np.asarray(given, dtype=np.float32)
-        return Answers([Hits(None, hits) for hits in self.search_vectors(vectors, k, **options)])
-
-    def answers(
-        self, queries: Iterable[str], k: int = 10, *, where: Where = None, min_score: float | None = None
-    ) -> Iterator[Hits]:
-        """Yield the answer to each query, in constant memory however many there are."""
-        if isinstance(queries, Sequence) and any(not query.strip() for query in queries):
-            raise InputError("a query is empty; an empty text is near to nothing in particular.")
-        self._check_where(where)  # before the model is loaded
-        encoded = self.encoder.encode_stream(queries, normalize=True)
-        return (
-            hits
-            for texts, vectors, _ in encoded
-            for hits in map(Hits, texts, self.search_vectors(vectors, k, where=where, min_score=min_score))
-        )
-
-    def search_vectors(
-        self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
-    ) -> list[list[Hit]]:
-        """Return each query's k nearest texts, best first, as plain lists."""
-        if k < 1:
-            raise ConfigError(f"k is {k}; expected at least 1.")
-        queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-        snapshot, chosen = self._snapshot, parse(where)
-        check_vectors(queries, dimensions=snapshot.manifest.dimensions)
-        allowed = None if chosen is None else snapshot.meeting(chosen)
-        least = -np.inf if min_score is None else min_score
-        scores, rows = snapshot.nearest(unit(queries), k, allowed)
-        good = (rows >= 0) & (scores >= least)
-        return [
-            [snapshot.hit(int(row), float(score)) for row, score in zip(found[kept], each[kept], strict=True)]
-            for found, each, kept in zip(rows, scores, good, strict=True)
-        ]
-
-    def _check_where(self, where: Where) -> None:
-        check_columns(parse(where), self.columns)
-
     def dedupe(self, threshold: float = 0.9, *, output: Name | None = None) -> Duplicates:
         """Find texts that say nearly the same: a cosine of at least `threshold` with a text that is kept.
 
@@ -349,8 +307,12 @@ class Index:
 
         return find_duplicates(self, threshold, output=output)
 
-    def cluster(self, k: int, *, seed: int = 42, representatives: int = 3, output: Name | None = None) -> Clustering:
-        """Sort the texts into k clusters by their vectors' directions, and show some texts nearest to each centre.
+    def cluster(
+        self, k: int | None = None, *, seed: int = 42, representatives: int = 3, output: Name | None = None
+    ) -> Clustering:
+        """Sort the texts into k clusters by their vectors' directions; show typical words and texts near each centre.
+
+        Without k, it is the number from 2 to 30 with the highest mean silhouette on a sample.
 
         `output` is a .csv, .parquet or .jsonl file for every text with its cluster.
         """
@@ -395,6 +357,11 @@ class Index:
         return self.manifest.columns
 
     @property
+    def id_column(self) -> str | None:
+        """The metadata column whose values are the ids; None if the ids are the rows' numbers."""
+        return self.manifest.id_column
+
+    @property
     def exact(self) -> bool:
         """Whether every search looks at every vector."""
         return all(part.kind == "exact" for part in self.manifest.parts)
@@ -405,22 +372,43 @@ class Index:
     def __repr__(self) -> str:
         return f"<Index {self.place}: {len(self):,} texts, {self.dimensions} dimensions, {self.model['name']}>"
 
-    def ids(self) -> Ids:
-        """Return the ids of all rows, ascending."""
+    def ids(self) -> Any:
+        """Return the ids of all rows as an array: their numbers, ascending, or the values of the id column."""
+        numbers = self.numbers()
+        if self.id_column is None:
+            return numbers
+        return np.array([entry.id for entry in self.entries_numbered(numbers)], object)
+
+    def vectors(self, ids: Sequence[Id] | Ids | None = None) -> Floats:
+        """Return the unit vectors (n, d) of these ids, or of all."""
+        return self.vectors_numbered(self.numbers() if ids is None else self._numbers_of(ids))
+
+    def entries(self, ids: Sequence[Id] | Ids) -> list[Hit]:
+        """Return texts and metadata of these ids, each with score 1."""
+        return self.entries_numbered(self._numbers_of(ids))
+
+    def _numbers_of(self, ids: Sequence[Id] | Ids) -> Any:
+        if self.id_column is None:
+            return ids
+        snapshot = self._snapshot
+        return snapshot.ids[snapshot.rows_of(ids)]
+
+    def numbers(self) -> Ids:
+        """Return the numbers of all rows, ascending: the order in which they were added; never given twice."""
         return self._snapshot.living_ids
 
-    def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
-        """Return the unit vectors (n, d) of these ids, or of all."""
+    def vectors_numbered(self, numbers: Sequence[int] | Ids) -> Floats:
+        """Return the unit vectors (n, d) of the rows with these numbers."""
         snapshot = self._snapshot
-        return snapshot.vectors(snapshot.rows_of(snapshot.living_ids if ids is None else ids))
+        return snapshot.vectors(snapshot.rows_numbered(numbers))
 
-    def entries(self, ids: Sequence[int] | Ids) -> list[Hit]:
-        """Return texts and metadata of these ids, each with score 1."""
+    def entries_numbered(self, numbers: Sequence[int] | Ids) -> list[Hit]:
+        """Return texts and metadata of the rows with these numbers, each with score 1."""
         snapshot = self._snapshot
-        return [snapshot.hit(int(row), 1.0) for row in snapshot.rows_of(ids)]
+        return [snapshot.hit(int(row), 1.0) for row in snapshot.rows_numbered(numbers)]
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Floats, Ids]:
-        """Return cosines and ids (n, at most k) of the nearest rows; an id of -1 means none."""
+        """Return cosines and numbers (n, at most k) of the nearest rows; a number of -1 means none."""
         snapshot = self._snapshot
         scores, rows = snapshot.nearest(unit(np.asarray(vectors, dtype=np.float32)), k)
         return scores, np.where(rows < 0, -1, snapshot.ids[rows])
@@ -435,7 +423,8 @@ class Index:
         )
 
     def _info(self, manifest: Manifest, rows: int, segments: Sequence[Mapping[str, Any]], **more: Any) -> Info:
-        shown = {name: getattr(manifest, name) for name in ("dimensions", "kind", "columns", "model", "history")}
+        names = ("dimensions", "kind", "storage", "id_column", "columns", "model", "history")
+        shown = {name: getattr(manifest, name) for name in names}
         return Info(index=str(self.place), rows=rows, removed=manifest.removed_rows, segments=segments, **shown, **more)
 
 

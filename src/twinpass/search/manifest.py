@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -22,20 +22,25 @@ from twinpass import files
 from twinpass.errors import InputError, ModelError, OutputError
 from twinpass.files import is_sealed, plain, sealed, write_json
 from twinpass.search.checksums import BLOCK, DIGITS, Checksum
-from twinpass.search.engines.approximate import KINDS
+from twinpass.search.engines.approximate import ENGINES, FLOAT32, KINDS, STORAGES
 
 if TYPE_CHECKING:
     from twinpass.encoder.folder import Exported
 
 FILE = "index.json"
 LOCK = "lock"
-FORMAT = 2  # 1 had no checksums; such an index is read, and the next change writes the present format
+FORMAT = (
+    3  # 1 had no checksums, 2 no words and no id columns; such an index is read, and the next change writes this format
+)
 REMEMBERED = 50  # changes in the history
 LARGEST = 2**63 - 1  # number that is read from a manifest
 # The names that a writer gives, and no others: such a file is deleted when the manifest does not list it.
 SEGMENT, REMOVED = re.compile(r"segment-\d{6,}"), re.compile(r"removed-\d{6,}\.npy")
 OURS = re.compile(rf"{SEGMENT.pattern}|{REMOVED.pattern}|\.index\.json\..+")
 VECTORS, IDS, DIGESTS, ROWS, ENGINE = "vectors.f32", "ids.i64", "digests.u64", "rows.arrow", "engine.faiss"
+KEYS, TERMS, POSTINGS, LENGTHS = "keys.u64", "terms.arrow", "postings.u32", "lengths.u32"
+WORDS = {TERMS, POSTINGS, LENGTHS}  # an index of format 2 has none
+NEEDED, POSSIBLE = {VECTORS, IDS, DIGESTS, ROWS}, {ENGINE, KEYS} | WORDS  # files of a segment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +49,7 @@ class Part:
 
     name: str  # of its folder
     rows: int
-    kind: str  # how it is searched: exact, hnsw or ivf-pq
+    kind: str  # how it is searched: one of ENGINES
     columns: tuple[str, ...] = ()  # of metadata
     quality: dict[str, Any] = field(default_factory=dict)  # of an approximate search, as measured when built
     files: dict[str, Checksum] = field(default_factory=dict)  # empty if format 1 wrote it, and on Milvus
@@ -58,6 +63,8 @@ class Manifest:
     model: dict[str, Any]  # name, fingerprint, and the options that it was loaded with
     dimensions: int
     kind: str  # as requested: auto, exact, hnsw or ivf-pq
+    storage: str = FLOAT32  # of vectors in memory, as requested: float32, int8 or binary
+    id_column: str | None = None  # of the metadata: its values are the ids; None: the rows are numbered
     parts: tuple[Part, ...] = ()
     next_id: int = 0
     removed: str | None = None  # the file that lists the ids which were removed and still take space
@@ -93,7 +100,7 @@ def check_is_index(folder: Path) -> None:
     """Refuse a folder without a manifest."""
     if not (folder / FILE).is_file():
         raise InputError(
-            f"{folder} is not an index: it has no {FILE}. Make one with: twinpass index build MODEL TEXTS -o {folder}"
+            f"{folder} is not an index: it has no {FILE}. Make one: twinpass index build TEXTS -m MODEL -o {folder}"
         )
 
 
@@ -138,10 +145,17 @@ def parse_manifest(document: Mapping[str, Any], *, part: re.Pattern[str] = SEGME
     removed = document["removed"]
     if removed is not None and not (isinstance(removed, str) and REMOVED.fullmatch(removed)):
         raise ValueError(f"the list of removed ids is {removed!r:.80}, expected a name without a path")
+    id_column = document.get("id_column")
+    if id_column is not None:
+        _get(document, "id_column", str)
+        if bad := [each.name for each in parts if KEYS not in each.files]:
+            raise ValueError(f"{bad[0]} lists no {KEYS}, which the id column needs")
     known = {
         "model": model,
         "dimensions": _get(document, "dimensions", int, least=1),
         "kind": _one_of(document, "kind", KINDS),
+        "storage": _one_of({"storage": FLOAT32, **document}, "storage", STORAGES),
+        "id_column": id_column,
         "parts": parts,
         "next_id": _get(document, "next_id", int, least=rows),
         "removed": removed,
@@ -160,14 +174,14 @@ def _parse_part(document: Any, names: re.Pattern[str]) -> Part:
     name = _get(document, "name", str)
     if not names.fullmatch(name):
         raise ValueError(f"a segment is named {name!r:.80}, expected a name without a path such as segment-000001")
-    kind, quality = _one_of(document, "kind", KINDS), _get(document, "quality", dict)
+    kind, quality = _one_of(document, "kind", {*KINDS, *ENGINES}), _get(document, "quality", dict)
     if kind not in ("auto", "exact") and "effort" in quality:
         _get(quality, "effort", int, least=1, most=1 << 20)
     columns = _get(document, "columns", list)
     if not all(isinstance(column, str) for column in columns):
         raise ValueError(f"the columns of {name} are {columns!r:.80}, expected their names")
     files = {file: _parse_checksum(found) for file, found in document.get("files", {}).items()}
-    if files and not {VECTORS, IDS, DIGESTS, ROWS} <= files.keys() <= {VECTORS, IDS, DIGESTS, ROWS, ENGINE}:
+    if files and not (NEEDED <= files.keys() <= NEEDED | POSSIBLE and len(WORDS & files.keys()) in (0, len(WORDS))):
         raise ValueError(f"{name} lists the files {sorted(files)!r:.80}, expected those of a segment")
     rows = _get(document, "rows", int, least=1)
     batches = tuple(_parse_batch(batch) for batch in document.get("batches", []))
@@ -211,10 +225,10 @@ def _within(name: str, value: Any, least: int, most: int) -> int:
     return value
 
 
-def _one_of(document: Any, name: str, known: Sequence[str]) -> str:
+def _one_of(document: Any, name: str, known: Collection[str]) -> str:
     value: str = _get(document, name, str)
     if value not in known:
-        raise ValueError(f"{name} is {value!r:.80}, expected one of {', '.join(known)}")
+        raise ValueError(f"{name} is {value!r:.80}, expected one of {', '.join(sorted(known))}")
     return value
 
 

@@ -1,4 +1,8 @@
-"""What an index returns: hits, answers, what was added, and what it holds."""
+"""What an index returns: hits, results, what was added, and what it holds.
+
+One scheme everywhere. A hit is {id, score, text, metadata, copies}; the hits of a query are {query, hits}; the results
+of several queries are {results: [{query, hits}]}. As one row, a hit is id, score, text, copies and then the metadata.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +16,32 @@ from twinpass.display import Displayed, Grid
 from twinpass.files import plain
 from twinpass.text.tables import check_table, joined, json_line, write_lines, write_table
 
+Id = int | str  # the number of a row, or the value of its id column
+
 
 class Hit(NamedTuple):
     """A text of an index."""
 
-    id: int
+    id: Id
+    score: float  # cosine with the query; BM25 or fused ranks, as the mode of the search says
     text: str
-    score: float  # cosine with the query
     metadata: dict[str, Any]
+    copies: int = 1  # texts that are equal to this one and meet the filter, itself included
 
     def to_dict(self) -> dict[str, Any]:
         """Return the hit as JSON can hold it."""
         document: dict[str, Any] = plain({**self._asdict(), "score": round(self.score, 6)})
         return document
 
+    def row(self) -> dict[str, Any]:
+        """Return id, score, text and copies, then the metadata; a metadata column with such a name gets a prefix."""
+        ours = self.to_dict()
+        return joined(ours, ours.pop("metadata"))
+
 
 @dataclass(frozen=True, repr=False)
 class Hits(Displayed):
-    """The answer to one query: a sequence of hits, best first."""
+    """What was found for one query: a sequence of hits, best first."""
 
     query: str | None  # None for a vector
     hits: Sequence[Hit]
@@ -49,84 +61,89 @@ class Hits(Displayed):
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per hit, with its metadata."""
-        found = [hit.to_dict() for hit in self.hits]
-        return [{**hit["metadata"], **{name: hit[name] for name in ("id", "score", "text")}} for hit in found]
+        return [hit.row() for hit in self.hits]
 
     def grids(self) -> Sequence[Grid]:
         """Return the table of hits."""
         title = "" if self.query is None else self.query
         if not self.hits:
             return [Grid(title, (), (), notes=("nothing was found",))]
-        columns = list(dict.fromkeys(name for hit in self.hits for name in hit.metadata))
-        rows = [
-            (f"{hit.score:.4f}", str(hit.id), hit.text, *(str(hit.metadata.get(name, "")) for name in columns))
-            for hit in self.hits
-        ]
-        return [Grid(title, ("score", "id", "text", *columns), rows, words=("text", *columns))]
+        records = self.records()
+        alone = all(hit.copies == 1 for hit in self.hits)
+        names = dict.fromkeys(name for record in records for name in record)
+        columns = [name for name in names if not (alone and name == "copies")]
+        rows = [[_shown(name, record.get(name, "")) for name in columns] for record in records]
+        return [Grid(title, columns, rows, words=[name for name in columns[2:] if name != "copies"])]
+
+
+def _shown(name: str, value: Any) -> str:
+    return f"{value:.4f}" if name == "score" else str(value)
 
 
 @dataclass(frozen=True, repr=False)
-class Answers(Displayed):
-    """The answers to several queries, in their order: a sequence of Hits."""
+class Results(Displayed):
+    """What was found for several queries, in their order: a sequence of Hits."""
 
-    answers: Sequence[Hits]
+    results: Sequence[Hits]
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self.results)
 
     def __getitem__(self, place: int) -> Hits:
-        return self.answers[place]
+        return self.results[place]
 
     def __iter__(self) -> Iterator[Hits]:
-        return iter(self.answers)
+        return iter(self.results)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all answers as JSON can hold them."""
-        return {"answers": [answer.to_dict() for answer in self.answers]}
+        """Return all results as JSON can hold them."""
+        return {"results": [hits.to_dict() for hits in self.results]}
 
     def records(self) -> list[dict[str, Any]]:
         """Return one dictionary per hit, with its query."""
-        return [{"query": answer.query, **hit} for answer in self.answers for hit in answer.records()]
+        return [joined({"query": hits.query}, row) for hits in self.results for row in hits.records()]
 
     def grids(self) -> Sequence[Grid]:
         """Return a table for each query."""
-        return [grid for answer in self.answers for grid in answer.grids()]
+        return [grid for hits in self.results for grid in hits.grids()]
 
 
-def write_answers(output: str | os.PathLike[str], answers: Iterable[Hits]) -> int:
-    """Write answers as they come; return how many. A .jsonl has a line for each query, other tables a row for each hit.
+def write_results(output: str | os.PathLike[str], results: Iterable[Hits]) -> int:
+    """Write results as they come; return how many. A .jsonl has a line for each query, other tables a row for each hit.
 
-    The columns of such a row are query, rank (from 1), id, score and text, then the metadata.
+    The columns of such a row are query, rank (from 1), id, score, text and copies, then the metadata.
     """
     check_table(output)
     if Path(output).suffix == ".jsonl":
-        return write_lines(output, (json_line(hits.to_dict()) for hits in answers))
+        return write_lines(output, (json_line(hits.to_dict()) for hits in results))
     count = 0
 
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal count
-        for count, hits in enumerate(answers, start=1):  # noqa: B007 - the last count is the result
+        for count, hits in enumerate(results, start=1):  # noqa: B007 - the last count is the result
             for rank, hit in enumerate(hits, start=1):
-                found = hit.to_dict()
-                metadata = found.pop("metadata")
-                ours = {"query": hits.query, "rank": rank, **{name: found[name] for name in ("id", "score", "text")}}
-                yield joined(ours, metadata)
+                ours = {"query": hits.query, "rank": rank, **hit.to_dict()}
+                yield joined(ours, ours.pop("metadata"))
 
-    write_table(output, rows(), columns=("query", "rank", "id", "score", "text"))
+    write_table(output, rows(), columns=("query", "rank", "id", "score", "text", "copies"))
     return count
 
 
 @dataclass(frozen=True, repr=False)
 class Added(Displayed):
-    """What was added to an index; with `unique`, texts that were there already are skipped."""
+    """What was added to an index; with `unique`, texts that were there already are skipped.
+
+    With an id column, rows whose ids were there already are replaced.
+    """
 
     added: int
     skipped: int = 0
+    replaced: int = 0
     provenance: Mapping[str, Any] = field(default_factory=dict)  # also truncated and bad_rows, if texts were encoded
 
     def grids(self) -> Sequence[Grid]:
         """Return the counts as one row."""
-        columns = ("added", "skipped", "truncated", "bad_rows")
+        columns = ("added", "skipped", "replaced", "truncated", "bad_rows")
         found = self.to_dict()
         return [Grid("", columns, [[f"{found.get(name, 0):,}" for name in columns]])]
 
@@ -141,6 +158,8 @@ class Info(Displayed):
     removed: int  # rows that are removed and still take space
     dimensions: int
     kind: str
+    storage: str = "float32"  # of vectors in memory
+    id_column: str | None = None
     columns: Sequence[str]
     model: Mapping[str, Any]
     segments: Sequence[Mapping[str, Any]]
@@ -169,7 +188,8 @@ class Info(Displayed):
             ("texts", f"{counted}, {self.removed:,} removed"),
             ("model", f"{self.model['name']} ({self.model['fingerprint'][:12]}), {self.dimensions} dimensions"),
             ("columns", ", ".join(self.columns) or "none"),
-            ("kind", self.kind),
+            ("ids", "row numbers" if self.id_column is None else f"the column {self.id_column}"),
+            ("kind", self.kind if self.storage == "float32" else f"{self.kind}, vectors in {self.storage}"),
             size,
             ("last change", f"{latest['what']} of {latest['rows']:,} texts, {latest['when']}"),
         ]
@@ -184,4 +204,8 @@ def describe_search(segment: Mapping[str, Any]) -> str:
         return "searched exactly"
     if "recall_at_10" not in segment:  # Milvus built it, and keeps nothing exact to compare with
         return f"{segment['kind']}, recall not measured"
-    return f"{segment['kind']}, recall@10 {segment['recall_at_10']:.3f} on {segment['sample']} of its texts"
+    found = f"{segment['kind']}, recall@10 {segment['recall_at_10']:.3f} on {segment['sample']} of its texts"
+    if "memory" not in segment:  # an earlier version wrote it
+        return found
+    sizes = (f"{segment[name] / 1e6:,.1f} MB" for name in ("memory", "memory_float32"))
+    return f"{found}, {next(sizes)} in memory (float32: {next(sizes)})"

@@ -1,8 +1,10 @@
-"""Segments: rows of an index that were written together, in files that never change; and the snapshot over them.
+"""Segments: rows of an index that were written together, in files that never change.
 
 vectors.f32    unit vectors, row after row
-ids.i64        ascending; an id is never given twice
+ids.i64        numbers of the rows, ascending; a number is never given twice
 digests.u64    8 bytes of each text's hash, to find equal texts
+keys.u64       8 bytes of the hash of each row's own id, if the index has an id column
+terms.arrow, postings.u32, lengths.u32   the words of the texts (see keywords.py)
 rows.arrow     texts, and metadata as JSON, read by memory map
 engine.faiss   what an approximate search needs; absent where search is exact
 """
@@ -14,7 +16,6 @@ import hashlib
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,12 +25,11 @@ from numpy.typing import NDArray
 
 from twinpass.errors import InputError
 from twinpass.search.checksums import Mapped, damage
-from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
-from twinpass.search.engines.exact import Floats, Rows, best, empty, top
-from twinpass.search.filters import Filter, check_columns, conditions
-from twinpass.search.manifest import DIGESTS, ENGINE, IDS, ROWS, VECTORS, Manifest, Part, identify, read_manifest
-from twinpass.search.matching import Column, Mask, holding
-from twinpass.search.results import Hit
+from twinpass.search.engines.approximate import Approximate
+from twinpass.search.engines.exact import Floats, Rows
+from twinpass.search.keywords import Keywords, KeywordWriter
+from twinpass.search.manifest import DIGESTS, IDS, KEYS, LENGTHS, POSTINGS, ROWS, TERMS, VECTORS, Part, identify
+from twinpass.search.matching import Column
 from twinpass.vectors import unit
 
 Ids = NDArray[np.int64]
@@ -37,7 +37,6 @@ Digests = NDArray[np.uint64]
 
 BATCH = 4_096  # rows in one block, and in one record batch of rows.arrow
 BATCH_CHARS = 1 << 20  # of texts and metadata in one record batch
-ATTEMPTS = 10  # to read an index that is being changed: each change takes far longer than opening
 
 
 class Block(NamedTuple):
@@ -57,10 +56,11 @@ def digest_of(texts: Iterable[str]) -> Digests:
 
 
 class Prepared(NamedTuple):
-    """A block ready to write: its rows' digests, their ids unless they are new, and how many rows were skipped."""
+    """A block ready to write: its rows' digests and keys, their numbers unless they are new, and the skipped rows."""
 
     block: Block
     digests: Digests
+    keys: Digests | None = None  # of the users' own ids
     ids: Ids | None = None
     skipped: int = 0
 
@@ -74,23 +74,31 @@ class Written(NamedTuple):
     skipped: int
 
 
-def write_segment(folder: Path, blocks: Iterable[Prepared], *, dimensions: int, next_id: int) -> Written:
+def write_segment(
+    folder: Path, blocks: Iterable[Prepared], *, dimensions: int, next_id: int, keyed: bool = False
+) -> Written:
     """Write blocks, one after another."""
     folder.mkdir()
     rows = skipped = 0
     columns: dict[str, None] = {}
     with contextlib.ExitStack() as stack:
-        files = {name: stack.enter_context((folder / name).open("wb")) for name in (VECTORS, IDS, DIGESTS, ROWS)}
+        names = (VECTORS, IDS, DIGESTS, ROWS, *([KEYS] if keyed else []))
+        files = {name: stack.enter_context((folder / name).open("wb")) for name in names}
         table = stack.enter_context(_RowsWriter(files[ROWS]))
-        for (texts, given, metadata), digests, ids, less in blocks:
+        keywords = stack.enter_context(KeywordWriter(folder))
+        for (texts, given, metadata), digests, keys, ids, less in blocks:
             vectors = np.asarray(given, dtype=np.float32)
             if ids is None:  # rows that are copied have length one, and keep every bit
                 vectors = unit(vectors)
             check_vectors(vectors, rows=len(texts), dimensions=dimensions)
             new = np.arange(next_id + rows, next_id + rows + len(texts)) if ids is None else ids
-            for name, array, kind in ((VECTORS, vectors, "<f4"), (IDS, new, "<i8"), (DIGESTS, digests, "<u8")):
-                files[name].write(array.astype(kind, copy=False).tobytes())
+            arrays: list[tuple[str, NDArray[Any] | None, str]]
+            arrays = [(VECTORS, vectors, "<f4"), (IDS, new, "<i8"), (DIGESTS, digests, "<u8"), (KEYS, keys, "<u8")]
+            for name, array, kind in arrays:
+                if array is not None:
+                    files[name].write(array.astype(kind, copy=False).tobytes())
             table.add(texts, metadata)
+            keywords.add(texts)
             columns.update(dict.fromkeys(name for each in metadata or () for name in each))
             rows, skipped = rows + len(texts), skipped + less
     return Written(rows, tuple(columns), tuple(table.batches), skipped)
@@ -153,6 +161,8 @@ class Segment:
         self.identity = identify(folder / VECTORS)
         self.engine: Approximate | None = None  # what searches it approximately, once it was read
         sizes = {VECTORS: 4 * part.rows * dimensions, IDS: 8 * part.rows, DIGESTS: 8 * part.rows, ROWS: None}
+        further = {KEYS: 8 * part.rows, LENGTHS: 4 * part.rows, TERMS: None, POSTINGS: None}
+        sizes |= {name: size for name, size in further.items() if name in part.files}
         self.files = {name: Mapped(folder / name, part.files.get(name), size=size) for name, size in sizes.items()}
         for file in self.files.values():
             file.check_some()
@@ -161,6 +171,8 @@ class Segment:
         self.vectors: Floats = self.files[VECTORS].bytes.view("<f4").reshape(part.rows, dimensions)
         self.ids: Ids = self.files[IDS].bytes.view("<i8")
         self.digests: Digests = self.files[DIGESTS].bytes.view("<u8")
+        self.keys: Digests | None = self.files[KEYS].bytes.view("<u8") if KEYS in self.files else None
+        self.keywords = Keywords(self.files) if TERMS in self.files else None
         self._valid: set[int] = set()  # batches of rows.arrow that were checked
         with self._explained():
             self._file = pa.ipc.open_file(pa.py_buffer(self.files[ROWS].bytes))
@@ -281,159 +293,3 @@ def _from_json(note: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError(f"metadata is {note!r:.80}, expected a JSON object")
     return found
-
-
-def read_removed(folder: Path, manifest: Manifest) -> Ids:
-    """Return the ids that were removed, after checking the file that lists them."""
-    if manifest.removed is None:
-        return np.empty(0, np.int64)
-    path = folder / manifest.removed
-    if manifest.removed_file is not None:
-        manifest.removed_file.check(path)
-    try:
-        removed: Ids = np.load(path, allow_pickle=False)
-        if removed.dtype != np.int64 or removed.shape != (manifest.removed_rows,) or (np.diff(removed) <= 0).any():
-            raise ValueError(f"it does not hold {manifest.removed_rows:,} ascending ids")
-    except FileNotFoundError:
-        raise
-    except Exception as error:  # numpy parses the header as Python, with any error of its parser
-        raise InputError(damage(path, str(error).rstrip("."))) from error
-    return removed
-
-
-class Snapshot:
-    """An index as it was at one moment; rows are counted through all its segments.
-
-    Segments that an earlier snapshot has open are taken from there, with what they have read.
-    """
-
-    def __init__(self, folder: Path, manifest: Manifest, earlier: Sequence[Segment] = ()) -> None:
-        self.folder = folder
-        self.manifest = manifest
-        known = {segment.identity: segment for segment in earlier}
-        self.segments = [
-            known.get(identify(folder / part.name / VECTORS))
-            or Segment(folder / part.name, part, dimensions=manifest.dimensions)
-            for part in manifest.parts
-        ]
-        self.starts: Ids = np.cumsum([0, *(part.rows for part in manifest.parts)])
-        self.removed = read_removed(folder, manifest)
-
-    @cached_property
-    def ids(self) -> Ids:
-        """The id of every row, ascending."""
-        for segment in self.segments:
-            segment.files[IDS].check()
-        return np.concatenate([np.empty(0, np.int64), *(segment.ids for segment in self.segments)])
-
-    @cached_property
-    def digests(self) -> Digests:
-        """The digest of every row's text."""
-        for segment in self.segments:
-            segment.files[DIGESTS].check()
-        return np.concatenate([np.empty(0, np.uint64), *(segment.digests for segment in self.segments)])
-
-    @cached_property
-    def alive(self) -> Mask:
-        """Which rows are not removed."""
-        return ~np.isin(self.ids, self.removed, assume_unique=True)
-
-    @property
-    def living_ids(self) -> Ids:
-        """The ids of the rows that are not removed, ascending."""
-        return self.ids[self.alive]
-
-    def locate(self, row: int) -> tuple[Segment, int]:
-        """Return the segment of a row and its position there."""
-        place = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self.segments[place], row - int(self.starts[place])
-
-    def hit(self, row: int, score: float) -> Hit:
-        """Return a row with its text and metadata."""
-        segment, place = self.locate(row)
-        segment.files[IDS].check(8 * place, 8 * place + 8)
-        return Hit(int(segment.ids[place]), segment.text(place), score, segment.metadata(place))
-
-    def rows_of(self, ids: Sequence[int] | Ids) -> Rows:
-        """Return the rows that have these ids, or say which id is missing."""
-        try:
-            given = np.asarray(ids, dtype=np.int64).reshape(-1)
-        except OverflowError:
-            raise InputError(f"{self.folder} has no row with the id {max(ids, key=abs)}.") from None
-        rows = np.searchsorted(self.ids, given)
-        found = rows < len(self.ids)
-        found[found] = (self.ids[rows[found]] == given[found]) & self.alive[rows[found]]
-        if not found.all():
-            raise InputError(f"{self.folder} has no row with the id {given[~found][0]}.")
-        return rows
-
-    def vectors(self, rows: Rows) -> Floats:
-        """Return the unit vectors (n, d) of some rows."""
-        vectors = np.empty((len(rows), self.manifest.dimensions), np.float32)
-        for segment, start in zip(self.segments, self.starts, strict=False):
-            here = (rows >= start) & (rows < start + len(segment))
-            segment.check_vectors(rows[here] - start)
-            vectors[here] = segment.vectors[rows[here] - start]
-        return vectors
-
-    def meeting(self, given: Filter) -> Mask:
-        """Return which rows meet a filter and are not removed."""
-        check_columns(given, self.manifest.columns)
-        names = {condition.column for condition in conditions(given)}
-        masks = [holding(given, segment.columns(names)) for segment in self.segments]
-        mask: Mask = self.alive & np.concatenate([np.empty(0, bool), *masks])
-        return mask
-
-    def nearest(self, queries: Floats, k: int, allowed: Mask | None = None) -> tuple[Floats, Rows]:
-        """Return cosines and rows (n, at most k) of the nearest to unit vectors; a row of -1 means none."""
-        if allowed is None and len(self.removed):
-            allowed = self.alive
-        found = empty(len(queries))
-        for place in range(len(self.segments)):
-            start, end = self.starts[place : place + 2]
-            scores, rows = self._search(place, queries, k, None if allowed is None else allowed[start:end])
-            found = best(k, found, (scores, np.where(rows < 0, rows, rows + start)))
-        return found
-
-    def _search(self, place: int, queries: Floats, k: int, allowed: Mask | None) -> tuple[Floats, Rows]:
-        """Search one segment: exactly if it is small, or if few of its rows are allowed."""
-        segment = self.segments[place]
-        if allowed is not None and allowed.all():
-            allowed = None
-        few = allowed is not None and allowed.sum() < min(HNSW_FROM, len(allowed) // 2)
-        engine = None if few or self.manifest.parts[place].kind == EXACT else self._engine(place)
-        if engine is None:
-            chosen = None if allowed is None else np.flatnonzero(allowed)
-            segment.check_vectors(chosen)
-            return top(queries, segment.vectors, k=k, chosen=chosen)
-        scores, rows = engine.top(queries, k=k, allowed=allowed)
-        segment.check_vectors(rows[rows >= 0])
-        return scores, rows
-
-    def _engine(self, place: int) -> Approximate | None:
-        """Read what an approximate search needs; None if a writer deleted it while we hold the vectors open."""
-        part, segment = self.manifest.parts[place], self.segments[place]
-        if segment.engine is None:
-            path = segment.folder / ENGINE
-            try:
-                if part.files:
-                    part.files[ENGINE].check(path)  # faiss may crash on a damaged file
-                segment.engine = Approximate.load(path, part.kind, segment.vectors, int(part.quality["effort"]))
-            except FileNotFoundError:
-                return None
-            except (RuntimeError, ValueError, KeyError) as error:  # from faiss, with details about its own source
-                if not path.exists():
-                    return None
-                raise InputError(damage(path, "faiss cannot read it")) from error
-        return segment.engine
-
-
-def open_snapshot(folder: Path, earlier: Sequence[Segment] = ()) -> Snapshot:
-    """Open an index as it is now; if a writer replaces its files meanwhile, try again."""
-    for _ in range(ATTEMPTS):
-        manifest = read_manifest(folder)
-        try:
-            return Snapshot(folder, manifest, earlier)
-        except FileNotFoundError as error:
-            missing = error
-    raise InputError(damage(Path(missing.filename or folder), "it is missing"))

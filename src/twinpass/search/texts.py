@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.errors import ConfigError, InputError, ModelError
-from twinpass.progress import Advance, Log
+from twinpass.progress import Advance, Log, ignore
 from twinpass.provenance import checksum, provenance
 from twinpass.search.engines.exact import Floats
 from twinpass.search.segment import BATCH, Block
@@ -67,8 +67,10 @@ def read_texts(
     metadata: Metadata | None = None,
     *,
     columns: str | Sequence[str] | None = None,
+    join: str | None = None,
     header: bool | None = None,
     skip_bad_rows: bool = False,
+    log: Log = ignore,
     options: Mapping[str, Any],
 ) -> Source:
     """Return the texts of a file or corpus with its other columns, or texts and metadata that are given."""
@@ -80,9 +82,9 @@ def read_texts(
 
     if metadata is not None:
         raise ConfigError("expected metadata only with a list of texts: a file brings its other columns.")
-    corpus = open_corpus(texts, columns=columns, header=header, skip_bad_rows=skip_bad_rows)
+    reading: dict[str, Any] = {"columns": columns, "join": join, "header": header, "skip_bad_rows": skip_bad_rows}
+    corpus = open_corpus(texts, **reading, log=log)
     _, total, fingerprint = corpus.survey()
-    reading = {"columns": columns, "header": header, "skip_bad_rows": skip_bad_rows}
     facts = provenance(data=[(corpus.source, fingerprint)], options={**reading, **options})
     rows = ((text, others) for record, others in corpus.records() for text in record)
     return Source(rows, total, facts | {"bad_rows": corpus.bad_rows, "truncated": 0})
@@ -121,6 +123,7 @@ def describe_model(encoder: Encoder) -> dict[str, Any]:
         "max_tokens": encoder.max_tokens,
         "precision": encoder.precision,
         "runtime": encoder.runtime_name,
+        **({} if encoder.kept_dimensions is None else {"dimensions": encoder.kept_dimensions}),
     }
 
 
@@ -129,7 +132,7 @@ def as_it_was(known: Mapping[str, Any], loading: Mapping[str, Any]) -> dict[str,
 
     Vectors of OpenVINO come from an export, which is another model than its source in torch.
     """
-    names = ["pooler", "max_tokens"]
+    names = ["pooler", "max_tokens", "dimensions"]
     if known.get("runtime") == "openvino" and not (loading.get("precision") or loading.get("runtime")):
         names += ["precision", "runtime"]
     return {**loading, **{name: loading.get(name) or known.get(name) for name in names}}
@@ -164,7 +167,7 @@ class StoredVectors:
         self.total = sum(file.metadata.num_rows for file in self._files)
         self.data = (notes["data"], notes["data_fingerprint"])  # what was encoded
         self.model: dict[str, Any] = {"name": notes["model"], "fingerprint": notes["model_fingerprint"]}
-        kinds = {"pooler": str, "max_tokens": int, "precision": str, "runtime": str}
+        kinds = {"pooler": str, "max_tokens": int, "precision": str, "runtime": str, "dimensions": int}
         self.model |= {name: kind(notes[name]) for name, kind in kinds.items() if name in notes}
 
     def blocks(self, advance: Advance) -> Iterator[Block]:

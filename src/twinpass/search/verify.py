@@ -12,7 +12,8 @@ from twinpass.errors import InputError
 from twinpass.search.checksums import damage
 from twinpass.search.engines.approximate import EXACT
 from twinpass.search.manifest import ENGINE, FILE, Manifest, Part, check_is_index, read_manifest, stamp
-from twinpass.search.segment import ATTEMPTS, Segment, read_removed
+from twinpass.search.segment import Segment
+from twinpass.search.snapshot import ATTEMPTS, read_removed
 
 OK, UNKNOWN, DAMAGED = "ok", "no checksum", "damaged"
 

@@ -21,22 +21,24 @@ from twinpass.files import explaining
 from twinpass.registry import suggest
 from twinpass.search import manifest as disk
 from twinpass.search.checksums import Checksum
-from twinpass.search.engines.approximate import EXACT, KINDS, Approximate, kind_for
-from twinpass.search.filters import Filter
-from twinpass.search.manifest import ENGINE, FILE, Manifest, Part, read_manifest, sweep, write_manifest
-from twinpass.search.results import Added
-from twinpass.search.segment import (
-    BATCH,
-    Block,
-    Digests,
-    Ids,
-    Prepared,
-    Segment,
-    Snapshot,
-    digest_of,
-    open_snapshot,
-    write_segment,
+from twinpass.search.engines.approximate import (
+    AUTO,
+    BINARY,
+    ENGINES,
+    EXACT,
+    FLOAT32,
+    HNSW,
+    IVF_PQ,
+    KINDS,
+    STORAGES,
+    Approximate,
+    kind_for,
 )
+from twinpass.search.filters import Filter
+from twinpass.search.manifest import ENGINE, FILE, KEYS, TERMS, Manifest, Part, read_manifest, sweep, write_manifest
+from twinpass.search.results import Added, Id
+from twinpass.search.segment import BATCH, Block, Digests, Ids, Prepared, Segment, digest_of, write_segment
+from twinpass.search.snapshot import Snapshot, open_snapshot
 
 MOST_PARTS = 8  # segments; each costs a search a little
 STALE = 4  # all segments are joined when one row in this many is removed, or is not in the graph yet
@@ -53,6 +55,8 @@ def build(
     unique: bool,
     overwrite: bool,
     facts: Facts,
+    id_column: str | None = None,
+    storage: str = FLOAT32,
 ) -> None:
     """Make an index of blocks; until all is written, what was there before stays."""
     folder = Path(place)
@@ -61,8 +65,15 @@ def build(
         sweep(folder, keep)
         first, blocks = peek(blocks)
         dimensions = int(np.shape(first.vectors)[1])
-        manifest = Manifest(model=dict(model), dimensions=dimensions, kind=kind, generation=generation)
-        part, skipped = _write(folder, manifest, _prepared(blocks, Seen() if unique else None), kind)
+        manifest = Manifest(
+            model=dict(model),
+            dimensions=dimensions,
+            kind=kind,
+            storage=storage,
+            id_column=id_column,
+            generation=generation,
+        )
+        part, skipped = _write(folder, manifest, _prepared(blocks, Seen() if unique else None, id_column), whole=True)
         facts = {**(facts or {}), "skipped": skipped}
         manifest = manifest.changed("build", part.rows, facts, parts=(part,), next_id=part.rows)
         write_manifest(folder, manifest)
@@ -70,23 +81,33 @@ def build(
 
 
 def add(folder: Path, blocks: Iterable[Block], *, model: Mapping[str, Any], unique: bool, facts: Facts) -> Added:
-    """Add blocks, which this model made, to an index as a segment of their own."""
+    """Add blocks, which this model made, to an index as a segment of their own; they replace rows of equal ids."""
     with _changing(folder) as manifest:
         # Another process may have replaced the index since it was opened.
         disk.check_model(folder, manifest.model, name=model["name"], fingerprint=model["fingerprint"])
-        there = Snapshot(folder, manifest) if unique else None
-        seen = None if there is None else Seen(there.digests[there.alive])
-        part, skipped = _write(folder, manifest, _prepared(blocks, seen), EXACT)
+        check_unique(unique, manifest.id_column)
+        there = Snapshot(folder, manifest) if unique or manifest.id_column is not None else None
+        seen = Seen(there.digests[there.alive]) if unique and there is not None else None
+        part, skipped = _write(folder, manifest, _prepared(blocks, seen, manifest.id_column), whole=False)
         facts = {**(facts or {}), "skipped": skipped}
+        replaced = np.empty(0, np.int64)
         if part.rows:
-            parts, next_id = (*manifest.parts, part), manifest.next_id + part.rows
-            manifest = manifest.changed("add", part.rows, facts, parts=parts, next_id=next_id)
+            changes: dict[str, Any] = {"parts": (*manifest.parts, part), "next_id": manifest.next_id + part.rows}
+            if there is not None and manifest.id_column is not None:
+                replaced = there.ids[there.alive & np.isin(there.keys, _keys_in(folder, part))]
+                facts |= {"replaced": len(replaced)}
+                changes |= _write_removed(folder, manifest, np.union1d(there.removed, replaced))
+            manifest = manifest.changed("add", part.rows, facts, **changes)
             write_manifest(folder, manifest)
         _join(folder, manifest)
-    return Added(part.rows, skipped, facts)
+    return Added(part.rows, skipped, len(replaced), facts)
 
 
-def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None, given: Filter | None) -> int:
+def _keys_in(folder: Path, part: Part) -> Digests:
+    return np.fromfile(folder / part.name / KEYS, "<u8")
+
+
+def remove(folder: Path, ids: Sequence[Id] | None, texts: Sequence[str] | None, given: Filter | None) -> int:
     """Mark the rows that one of these chooses as removed, and join the segments if there are many such rows."""
     with _changing(folder) as manifest:
         snapshot = Snapshot(folder, manifest)
@@ -106,7 +127,7 @@ def remove(folder: Path, ids: Sequence[int] | None, texts: Sequence[str] | None,
 
 
 def compact(folder: Path) -> None:
-    """Join all segments into one, without the removed rows; also one that has no checksums or a damaged graph.
+    """Join all segments into one, without the removed rows; also one without checksums or words, or a damaged graph.
 
     Every byte is checked first: damage is reported also where there is nothing to join.
     """
@@ -120,8 +141,8 @@ def compact(folder: Path) -> None:
 
 
 def _is_whole(folder: Path, part: Part) -> bool:
-    """Tell whether a segment has checksums, and a graph that matches its own if it needs one."""
-    if not part.files:
+    """Tell whether a segment has checksums and words, and a graph that matches its own checksum if it needs one."""
+    if TERMS not in part.files:
         return False
     try:
         for name in {ENGINE} & part.files.keys():
@@ -153,7 +174,7 @@ def first_to_join(manifest: Manifest) -> int | None:
     living = sum(rows) - manifest.removed_rows
     now = manifest.parts[0].kind
     behind = now != EXACT and sum(rows[1:]) * STALE > sum(rows)
-    grown = KINDS.index(kind_for(living, manifest.kind)) > KINDS.index(now)
+    grown = ENGINES.index(kind_for(living, manifest.kind, manifest.storage)) > ENGINES.index(now)
     if manifest.removed_rows * STALE > sum(rows) or behind or grown:
         return 0
     if len(rows) <= MOST_PARTS:
@@ -170,8 +191,7 @@ def _join_from(folder: Path, manifest: Manifest, first: int) -> None:
         segment.check()  # damage must not be copied and get a valid checksum
     kept, start = manifest.parts[:first], int(snapshot.starts[first])
     rows = start + np.flatnonzero(snapshot.alive[start:])
-    kind = manifest.kind if first == 0 else EXACT
-    part, _ = _write(folder, manifest, _copied(snapshot, rows), kind)
+    part, _ = _write(folder, manifest, _copied(snapshot, rows), whole=first == 0)
     removed = snapshot.removed[np.isin(snapshot.removed, snapshot.ids[:start])]
     parts = (*kept, part) if part.rows else kept
     manifest = manifest.changed("join", part.rows, parts=parts, **_write_removed(folder, manifest, removed))
@@ -179,17 +199,20 @@ def _join_from(folder: Path, manifest: Manifest, first: int) -> None:
     sweep(folder, manifest.names)
 
 
-def _write(folder: Path, manifest: Manifest, blocks: Iterable[Prepared], kind: str) -> tuple[Part, int]:
-    """Write a segment, and what searching it approximately needs; also return how many rows were skipped."""
+def _write(folder: Path, manifest: Manifest, blocks: Iterable[Prepared], *, whole: bool) -> tuple[Part, int]:
+    """Write a segment and, if it is the whole index, what searching it approximately needs; also return the skipped."""
     name, dimensions = f"segment-{manifest.generation + 1:06d}", manifest.dimensions
     place = folder / name
     try:
-        written = write_segment(place, blocks, dimensions=dimensions, next_id=manifest.next_id)
-        part = Part(name=name, rows=written.rows, kind=kind_for(written.rows, kind), columns=written.columns)
+        keyed = manifest.id_column is not None
+        written = write_segment(place, blocks, dimensions=dimensions, next_id=manifest.next_id, keyed=keyed)
+        kind = kind_for(written.rows, manifest.kind, manifest.storage) if whole else EXACT
+        part = Part(name=name, rows=written.rows, kind=kind, columns=written.columns)
         if part.kind != EXACT:
             engine = Approximate.build(part.kind, Segment(place, part, dimensions=dimensions).vectors)
-            part = replace(part, quality=engine.tune())
             engine.save(place / ENGINE)
+            sizes = {"memory": (place / ENGINE).stat().st_size, "memory_float32": 4 * part.rows * dimensions}
+            part = replace(part, quality=engine.tune() | sizes)
         files = {path.name: Checksum.of(path) for path in sorted(place.iterdir())}
         disk.sync_all(place)
     except BaseException:
@@ -242,12 +265,46 @@ class Seen:
         return found
 
 
-def _prepared(blocks: Iterable[Block], seen: Seen | None) -> Iterator[Prepared]:
-    """Yield new blocks, without the texts that were seen before."""
+class Keys:
+    """The digests of rows' own ids; each row has one, and no two the same."""
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._seen = Seen()
+        self._rows = 0
+
+    def of(self, block: Block) -> Digests:
+        """Return the digests of a block's ids. Ids are compared as texts: 17 is '17'."""
+        column, metadata = self._column, block.metadata or [{}] * len(block.texts)
+        for row, each in enumerate(metadata, start=self._rows + 1):
+            value = each.get(column)
+            if not (isinstance(value, str) and value.strip()) and type(value) is not int:
+                hint = ""
+                if column not in each:
+                    hint = f"{suggest(column, list(each))} Columns beside the text: {', '.join(each) or 'none'}."
+                raise InputError(
+                    f"text {row}: expected an id in the column {column!r}, a text or a whole number; "
+                    f"got {value!r:.80}.{hint}"
+                )
+        digests = digest_of(str(each[column]) for each in metadata)
+        fresh = self._seen.fresh(digests)
+        if len(fresh) < len(digests):
+            place = min({*range(len(digests))} - {*fresh})
+            raise InputError(
+                f"text {self._rows + place + 1}: the id {metadata[place][column]!r:.80} in the column {column!r} "
+                "occurs twice. An id names one text: choose another column, or one text column."
+            )
+        self._rows += len(digests)
+        return digests
+
+
+def _prepared(blocks: Iterable[Block], seen: Seen | None, id_column: str | None) -> Iterator[Prepared]:
+    """Yield new blocks, without the texts that were seen before, or with the keys of their ids."""
+    keys = None if id_column is None else Keys(id_column)
     for block in blocks:
         digests = digest_of(block.texts)
         if seen is None:
-            yield Prepared(block, digests)
+            yield Prepared(block, digests, None if keys is None else keys.of(block))
             continue
         places = seen.fresh(digests)
         metadata = [block.metadata[place] for place in places] if block.metadata else None
@@ -261,7 +318,8 @@ def _copied(snapshot: Snapshot, rows: Ids) -> Iterator[Prepared]:
         here = rows[(rows >= start) & (rows < start + len(segment))] - start
         for chosen in np.array_split(here, range(BATCH, len(here), BATCH)):
             if len(chosen):
-                yield Prepared(segment.block(chosen), segment.digests[chosen], segment.ids[chosen])
+                keys = None if segment.keys is None else segment.keys[chosen]
+                yield Prepared(segment.block(chosen), segment.digests[chosen], keys, segment.ids[chosen])
 
 
 def _ids_of_texts(snapshot: Snapshot, texts: Sequence[str]) -> Ids:
@@ -326,12 +384,28 @@ def _check_replaceable(folder: Path, *, overwrite: bool) -> tuple[set[str], int]
     return manifest.names, manifest.generation
 
 
+def check_unique(unique: bool, id_column: str | None) -> None:
+    """Refuse to skip equal texts where rows have ids of their own: two rows may share a text."""
+    if unique and id_column is not None:
+        raise ConfigError(f"expected either unique texts or an id column, got both (id column: {id_column}).")
+
+
 def check_kind(kind: str, known: Iterable[str] = KINDS, where: str = "") -> None:
     """Refuse an unknown kind of index."""
     known = list(known)
     if kind not in known:
         listed = ", ".join(known)
         raise ConfigError(f"no kind of index named {kind!r}{where}.{suggest(kind, known)} Known: {listed}.")
+
+
+def check_storage(storage: str, kind: str) -> None:
+    """Refuse an unknown way of holding vectors in memory, and one that a kind of index cannot have."""
+    if storage not in STORAGES:
+        listed = ", ".join(STORAGES)
+        raise ConfigError(f"no vectors of type {storage!r}.{suggest(storage, STORAGES)} Known: {listed}.")
+    if storage != FLOAT32 and (kind == IVF_PQ or (kind == HNSW and storage == BINARY)):
+        fitting = f"{AUTO} or {EXACT}" if storage == BINARY else f"{AUTO}, {EXACT} or {HNSW}"
+        raise ConfigError(f"vectors of type {storage} need an index of the kind {fitting}, got {kind}.")
 
 
 def check_folder(folder: Path, *, overwrite: bool) -> None:

@@ -77,9 +77,18 @@ class Ticket:
 class Batcher:
     """Takes rows of ids from many requests at once and encodes them in turn, each distinct row once."""
 
-    def __init__(self, forward: Forward, *, token_budget: int, metrics: Metrics, parallel: int = 1) -> None:
+    def __init__(
+        self,
+        forward: Forward,
+        *,
+        token_budget: int,
+        metrics: Metrics,
+        parallel: int = 1,
+        free: asyncio.Semaphore | None = None,
+    ) -> None:
         self.forward, self.token_budget, self.metrics, self.parallel = forward, token_budget, metrics, parallel
         self.threads = Workers(parallel, name="encoding")
+        self._free = free or asyncio.Semaphore(parallel)  # places for batches, of this model and of others
         self.running = 0  # batches that are being encoded
         self._encoding = 0  # texts in them
         self._line: deque[Ticket] = deque()
@@ -110,11 +119,12 @@ class Batcher:
         requests, seconds = 1, 0.0  # of this one's last batch
         while True:
             await self._some.wait()
-            async with self._turn:
-                await self._gather(requests, PATIENCE * seconds)
-                jobs = self._take()
-            if jobs:
-                requests, seconds = await self._carry_out(jobs)
+            async with self._free:
+                async with self._turn:
+                    await self._gather(requests, PATIENCE * seconds)
+                    jobs = self._take()
+                if jobs:
+                    requests, seconds = await self._carry_out(jobs)
 
     async def _gather(self, requests: int, seconds: float) -> None:
         """Wait a little, until the line fills a batch, or as many requests stand in it as made up the last one.

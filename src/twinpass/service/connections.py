@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
             connection.transport.abort()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; whatever happens, the process ends in time: the service only reads, so nothing is lost."""
+        """Begin to stop; whatever happens, the process ends in time: a change of the index is whole or not made."""
         if self._last_resort is None:
             self._last_resort = threading.Timer(self.timeout + GRACE, _end_process)
             self._last_resort.daemon = True

@@ -1,13 +1,15 @@
-"""Errors as HTTP answers, all in the one shape that OpenAI's clients read."""
+"""Errors as HTTP answers: in the shape that OpenAI's clients read, and in TEI's for the routes of TEI."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from twinpass.errors import TwinpassError, UserError
 
@@ -20,6 +22,16 @@ CODES = {
     413: "request_too_large",
     500: "internal_error",
 }
+
+
+TEI = {("POST", "/embed"), ("POST", "/"), ("GET", "/info")}  # the routes of text-embeddings-inference
+TEI_TYPES = {429: "Overloaded", 503: "Unhealthy"}  # its names for kinds of errors
+
+
+def path_of(scope: Scope) -> str:
+    """Return the path within the app, which has a prefix where it is mounted in another one."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 class Refusal(TwinpassError):
@@ -37,19 +49,25 @@ class Refusal(TwinpassError):
         super().__init__(message)
         self.status, self.code, self.param, self.headers = status, code, param, headers
 
-    def response(self) -> Response:
-        """Return {"error": {"message", "type", "param", "code"}} with the status."""
-        kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+    def response(self, scope: Scope) -> Response:
+        """Return {"error": {"message", "type", "param", "code"}}, or TEI's {"error", "error_type"}, with the status."""
         message = str(self).encode("utf-8", "backslashreplace").decode()  # it may quote a lone surrogate
-        error = {"message": message, "type": kind, "param": self.param, "code": self.code or CODES.get(self.status)}
-        return JSONResponse({"error": error}, status_code=self.status, headers=dict(self.headers or {}))
+        body: dict[str, Any]
+        if (scope["method"], path_of(scope)) in TEI:
+            kind = TEI_TYPES.get(self.status, "Backend" if self.status >= 500 else "Validation")
+            body = {"error": message, "error_type": kind}
+        else:
+            kind = TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+            code = self.code or CODES.get(self.status)
+            body = {"error": {"message": message, "type": kind, "param": self.param, "code": code}}
+        return JSONResponse(body, status_code=self.status, headers=dict(self.headers or {}))
 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error of the app in the one shape."""
 
     async def answer(request: Request, error: Exception) -> Response:
-        return _refusal(request, error).response()
+        return _refusal(request, error).response(request.scope)
 
     for kind in (RequestValidationError, HTTPException, TwinpassError, Exception):
         app.add_exception_handler(kind, answer)
@@ -79,7 +97,7 @@ def _invalid(error: RequestValidationError) -> Refusal:
     if first["type"] == "value_error":
         return Refusal(400, f"{first['ctx']['error']}.", code="invalid_value")
     if first["loc"] == ("body",):
-        return Refusal(400, "the body is missing, or is not a JSON object sent as application/json.")
+        return Refusal(400, "the body is missing, is not a JSON object, or is not sent as application/json.")
     param = _field(first["loc"])
     # What each alternative of a union expected, without repeats.
     expected = dict.fromkeys(each["msg"] for each in error.errors() if _field(each["loc"]) == param)

@@ -14,7 +14,7 @@ from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from twinpass.errors import ConfigError
-from twinpass.service.errors import Refusal
+from twinpass.service.errors import Refusal, path_of
 
 if TYPE_CHECKING:
     from twinpass.service.app import Service
@@ -30,6 +30,9 @@ class Limits:
     max_connections: int = 1_024  # open at the same time; fewer where the process may open few files
     max_requests: int = 1_024  # requests read or answered at the same time
     max_searches: int = 64  # searches that wait for a thread
+    max_changes: int = 64  # changes of the index that wait for their thread
+    max_texts: int = 1_000_000  # in the index, for clients that add some
+    max_columns: int = 256  # of metadata in the index, likewise
     max_inputs: int = 2_048  # texts in one request: OpenAI's own limit
     max_chars: int = 100_000  # of one text; a model reads a few thousand of them
     max_body: int = 4 << 20  # bytes
@@ -62,9 +65,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-# These hold no content of the model or the index; the page asks for the key itself.
+# The page asks for the key itself.
 OPEN = {"", "/", "/health", "/ready", "/docs", "/openapi.json"}
 OPEN_FOLDER = "/page/"
+METRICS = "/metrics"  # open on request
+METHODS = ("GET", "POST", "DELETE")
+FORM = b"application/x-www-form-urlencoded"
 
 
 class Gate:
@@ -92,9 +98,10 @@ class Gate:
         try:
             refusal = self._refusal(scope)
             if refusal is None:
+                _take_forms_for_json(scope)
                 await self.app(scope, self._bounded(receive), noting)
             else:
-                await refusal.response()(scope, receive, noting)
+                await refusal.response(scope)(scope, receive, noting)
         finally:
             self.service.active -= 1
             self._count(scope, status, time.perf_counter() - began)
@@ -103,8 +110,7 @@ class Gate:
         headers = dict(scope["headers"])
         if (refusal := self._wrong_host(scope)) is not None:
             return refusal
-        path = scope["path"].removeprefix(scope.get("root_path", ""))  # mounted elsewhere, it has a prefix
-        if path in OPEN or path.startswith(OPEN_FOLDER):
+        if self._is_open(scope):
             return None
         if not self._knows_key(headers.get(b"authorization", b"")):
             return Refusal(
@@ -119,6 +125,13 @@ class Gate:
         if length.isdigit() and int(length) > self.limits.max_body:
             return Refusal(413, self._too_large(), headers={"Connection": "close"})
         return None
+
+    def _is_open(self, scope: Scope) -> bool:
+        """Tell whether a request needs no key: it asks for what holds no content of the model or the index."""
+        path = path_of(scope)
+        if scope["method"] not in ("GET", "HEAD"):
+            return False
+        return path in OPEN or path.startswith(OPEN_FOLDER) or (self.service.open_metrics and path == METRICS)
 
     def _wrong_host(self, scope: Scope) -> Refusal | None:
         """Refuse a name that is not ours.
@@ -166,9 +179,23 @@ class Gate:
 
     def _count(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "other")
-        known = scope["method"] if scope["method"] in ("GET", "POST") else "other"  # bounds the number of labels
+        known = scope["method"] if scope["method"] in METHODS else "other"  # bounds the number of labels
         self.service.metrics.requests.labels(known, route, str(status)).inc()
         self.service.metrics.seconds.labels(route).observe(seconds)
+
+
+def _take_forms_for_json(scope: Scope) -> None:
+    """Take a body for JSON if its type is that of a form, which `curl -d` sends unasked, or if it has none.
+
+    A browser sends such a request for a page of any site, without asking us first, and names its Origin. Then it is a
+    form, and is refused: no page of another site makes this service work. A missing type is set, because some versions
+    of FastAPI take it for JSON.
+    """
+    headers = dict(scope["headers"])
+    if headers.get(b"content-type", FORM).partition(b";")[0].strip().lower() != FORM:
+        return
+    others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+    scope["headers"] = [*others, (b"content-type", FORM if b"origin" in headers else b"application/json")]
 
 
 async def _before(deadline: float, receive: Receive) -> Message:

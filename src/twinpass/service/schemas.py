@@ -8,6 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Texts = Annotated[list[str], Field(min_length=1)]
 TokenIds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Input = str | Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1)]
+Id = Annotated[int, Field(ge=0, lt=1 << 63)] | str
+Number = Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | Annotated[float, Field(allow_inf_nan=False)]
+Metadata = dict[str, str | bool | Number | None]
+ABOUT_INPUT = "A text, texts, the token ids of a text (special tokens included), or of several."
+ABOUT_MODEL = "The name of a served model; the first one if it is left out."
+ABOUT_DIMENSIONS = "Keep only the first N numbers, scaled to length one again."
 
 
 class _Request(BaseModel):
@@ -19,15 +26,27 @@ class _Request(BaseModel):
 class EmbeddingsRequest(_Request):
     """What to embed, as OpenAI's clients send it."""
 
-    input: str | Texts | TokenIds | Annotated[list[TokenIds], Field(min_length=1)] = Field(
-        description="A text, texts, the token ids of a text (special tokens included), or of several."
-    )
-    model: str | None = Field(None, description="The served model's name; optional.")
+    input: Input = Field(description=ABOUT_INPUT)
+    model: str | None = Field(None, description=ABOUT_MODEL)
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or little-endian float32 as base64."
     )
-    dimensions: int | None = Field(None, ge=1, description="Keep only the first N numbers, scaled to length one again.")
+    dimensions: int | None = Field(None, ge=1, description=ABOUT_DIMENSIONS)
     user: str | None = Field(None, description="Accepted and ignored.")
+
+
+class EmbedRequest(_Request):
+    """What to embed, as clients of text-embeddings-inference (TEI) send it."""
+
+    inputs: Input = Field(description=ABOUT_INPUT)
+    truncate: bool | None = Field(None, description="false: refuse a text that is longer than the model reads.")
+    truncation_direction: Literal["left", "right", "Left", "Right"] = Field(
+        "right", description="Where a text that is too long loses tokens."
+    )
+    normalize: bool = Field(True, description="Scale every vector to length one.")
+    dimensions: int | None = Field(None, ge=1, description=ABOUT_DIMENSIONS)
+    prompt_name: str | None = Field(None, description="Not supported: a model's own prompt is always used.")
+    model: str | None = Field(None, description=ABOUT_MODEL)
 
 
 class SimilarityRequest(_Request):
@@ -36,6 +55,7 @@ class SimilarityRequest(_Request):
     a: Texts | None = None
     b: Texts | None = None
     sentences: Texts | None = None
+    model: str | None = Field(None, description=ABOUT_MODEL)
 
     @model_validator(mode="after")
     def _one_of_two(self) -> SimilarityRequest:
@@ -57,6 +77,42 @@ class SearchRequest(_Request):
     k: int = Field(10, ge=1, le=1000)
     min_score: float | None = Field(None, allow_inf_nan=False)
     where: str | list[str] | None = Field(None, description="Filters on metadata, such as `year > 2000`.")
+    mode: Literal["dense", "keyword", "hybrid"] = Field(
+        "dense", description="By meaning (cosine), by words (BM25), or by both (fused ranks)."
+    )
+    group: bool | None = Field(None, description="Whether equal texts are one hit with their number; the default.")
+
+
+class AddRequest(_Request):
+    """Texts for the index, and optionally a dictionary of metadata for each."""
+
+    texts: Texts
+    metadata: list[Metadata] | None = None
+    unique: bool = Field(False, description="Skip texts that are in the index already.")
+
+    @model_validator(mode="after")
+    def _one_for_each(self) -> AddRequest:
+        if self.metadata is not None and len(self.metadata) != len(self.texts):
+            raise ValueError(f"expected metadata for each of {len(self.texts)} texts, got {len(self.metadata)}")
+        return self
+
+
+class DeleteRequest(_Request):
+    """Which texts to remove from the index: by id, by the text itself, or by a filter on metadata."""
+
+    ids: Annotated[list[Id], Field(min_length=1)] | None = None
+    texts: Texts | None = None
+    where: str | Texts | None = None
+
+    @model_validator(mode="after")
+    def _one_of_three(self) -> DeleteRequest:
+        if len(self.chosen()) != 1:
+            raise ValueError("expected one of `ids`, `texts` and `where`")
+        return self
+
+    def chosen(self) -> dict[str, Any]:
+        """Return what was given, by name."""
+        return self.model_dump(exclude_none=True)
 
 
 class Usage(BaseModel):
@@ -83,6 +139,21 @@ class Embeddings(BaseModel):
     usage: Usage
 
 
+class TeiInfo(BaseModel):
+    """The first model and the limits, as TEI describes itself."""
+
+    model_id: str
+    model_sha: str
+    model_dtype: str
+    model_type: dict[str, dict[str, str]]
+    max_concurrent_requests: int
+    max_input_length: int | None
+    max_batch_tokens: int
+    max_client_batch_size: int
+    auto_truncate: bool
+    version: str
+
+
 class Similarity(BaseModel):
     """Cosines: a row for each text of `a`, a column for each of `b`."""
 
@@ -94,22 +165,47 @@ class Similarity(BaseModel):
 class Found(BaseModel):
     """A text of the index that is near a query."""
 
-    id: int
-    text: str
+    id: int | str
     score: float
+    text: str
     metadata: dict[str, Any]
+    copies: int = Field(description="Texts that are equal to this one, itself included.")
+
+
+class QueryHits(BaseModel):
+    """What was found for one query, best first."""
+
+    query: str
+    hits: list[Found]
 
 
 class SearchResults(BaseModel):
-    """A list for each query, best first."""
+    """What was found for each query, in their order."""
 
-    results: list[list[Found]]
+    results: list[QueryHits]
     model: str
     usage: Usage
 
 
+class Added(BaseModel):
+    """How many texts were added, skipped, replaced or truncated, and how many the index holds now."""
+
+    added: int
+    skipped: int
+    replaced: int
+    truncated: int
+    count: int
+
+
+class Removed(BaseModel):
+    """How many texts were removed, and how many the index holds now."""
+
+    removed: int
+    count: int
+
+
 class Model(BaseModel):
-    """The served model."""
+    """A served model."""
 
     id: str
     object: Literal["model"]
@@ -122,7 +218,7 @@ class Model(BaseModel):
 
 
 class Models(BaseModel):
-    """The served models: one."""
+    """The served models; the first is used where a request names none."""
 
     object: Literal["list"]
     data: list[Model]
@@ -135,6 +231,7 @@ class IndexInfo(BaseModel):
     distinct: int | None = Field(description="Texts; not counted on Milvus.")
     dimensions: int
     kind: str
+    id_column: str | None
     columns: list[str]
     model: str
     fingerprint: str
@@ -175,7 +272,14 @@ class Error(BaseModel):
     code: str | None
 
 
+class TeiErrorBody(BaseModel):
+    """The body of an error of TEI's routes."""
+
+    error: str
+    error_type: str
+
+
 class ErrorBody(BaseModel):
-    """The body of every error."""
+    """The body of every other error."""
 
     error: Error

@@ -13,12 +13,11 @@ from typing import Any
 from fastapi import FastAPI
 
 from twinpass.display import Displayed, Grid
-from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
 from twinpass.progress import Log, ignore
 from twinpass.provenance import provenance
 from twinpass.search.index import Index
-from twinpass.service.app import create_app
+from twinpass.service.app import Model, create_app
 from twinpass.service.connections import SWITCH, Server
 from twinpass.service.limits import is_loopback
 
@@ -30,17 +29,18 @@ class Serving(Displayed):
     """A service that has started."""
 
     url: str
-    name: str  # of the model, as clients call it
+    name: str  # of the first model, as clients call it
+    models: Sequence[str]  # the names of all of them
     index: str | None
     provenance: Mapping[str, Any]
 
     def grids(self) -> Sequence[Grid]:
         """Return the address and what is served there."""
-        return [Grid("", ["address", "model", "index"], [[self.url, self.name, self.index or "none"]])]
+        return [Grid("", ["address", "models", "index"], [[self.url, ", ".join(self.models), self.index or "none"]])]
 
 
 def serve(
-    model: str | os.PathLike[str] | Encoder | None = None,
+    model: Model | Mapping[str, Model] | None = None,
     index: str | os.PathLike[str] | Index | None = None,
     *,
     host: str = "127.0.0.1",
@@ -49,7 +49,7 @@ def serve(
     log: Log = ignore,
     **options: Any,
 ) -> None:
-    """Serve a model over HTTP until Ctrl-C or SIGTERM; requests accepted by then are still answered.
+    """Serve a model, or several by name, until Ctrl-C or SIGTERM; requests accepted by then are still answered.
 
     `host` 0.0.0.0 lets other machines in; `port` 0 picks a free one. `started` is called with the address once requests
     are accepted. The other options are those of `create_app`. Stopping takes at most `timeout` plus five seconds: if a
@@ -61,13 +61,15 @@ def serve(
         service.public = not is_loopback(bound_to)
         if service.api_key is None and service.public:
             log(f"twinpass: warning: other machines can reach this service without a key; set {KEY_VARIABLE}.")
-        log(f"serving {service.name} at {url} (Ctrl-C stops; API: {url}/docs)")
+        names = [served.name for served in service.models]
+        log(f"serving {', '.join(names)} at {url} (Ctrl-C stops; API: {url}/docs)")
         place = index.place if isinstance(index, Index) else index
-        encoder = service.encoder
+        first = service.models[0]
+        encoder = first.encoder
         computing = {name: getattr(encoder, name) for name in ("pooler", "max_tokens", "precision")}
-        computing |= {"runtime": encoder.runtime_name, "device": str(encoder.device), "normalize": service.normalize}
+        computing |= {"runtime": encoder.runtime_name, "device": str(encoder.device), "normalize": first.normalize}
         facts = provenance(model=encoder, options=computing)
-        started(Serving(url, service.name, None if place is None else str(place), facts))
+        started(Serving(url, first.name, names, None if place is None else str(place), facts))
         run_server(app, bound)
     log("stopped.")
     if service.at_work:  # for nobody; the interpreter's own end does not cope with threads in the middle of native code

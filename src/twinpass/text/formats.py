@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from twinpass.errors import InputError, MissingExtra
-from twinpass.text.columns import KNOWN, known_texts, plain, to_number
+from twinpass.text.columns import KNOWN, is_sentence, known_texts, plain, to_number
 from twinpass.text.rows import SAMPLE, BadRows, Record, Table, without_blanks
 from twinpass.text.sources import Line, Source, copy_to_disk, read_lines, reading
 
@@ -21,6 +21,8 @@ from twinpass.text.sources import Line, Source, copy_to_disk, read_lines, readin
 STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
 # A column name in a header; pandas leaves its index nameless, or reads it back as Unnamed: 0.
 _NAME = re.compile(r"([^\W\d][\w.-]{0,39}|Unnamed: \d+)?")
+# A name of several words, such as Ticket ID; what stands for a missing number is none.
+_TITLE = re.compile(r"(?!(?:nan|na|n/a|none|null)$)[^\W\d][\w.-]*(?: [\w.#/()-]+){0,3}", flags=re.IGNORECASE)
 LONGEST_FIELD = 1 << 20  # characters; an unclosed quote takes in no more than this
 DAMAGED = object()  # stands for a parquet string that is not UTF-8
 HOW = "Expected hf:owner/name, hf:owner/name:split or hf:owner/name/config:split"
@@ -81,8 +83,12 @@ class SeparatedTable:
         first = [values for _, values in islice(self._records(bad), SAMPLE + 1) if values]
         self.sts_benchmark = self.tabs and bool(first) and _is_sts_benchmark(first[0])
         self.header = not self.sts_benchmark and _has_header(first, header)
+        self.header_recognised = False  # by what is below it, not by names that are known
         if first and header is None and not (self.header or self.sts_benchmark):
-            _warn_of_names(self.name, first[0])
+            differs = _differs_from_rows(first)
+            self.header = self.header_recognised = differs and len(first[0]) > 1
+            if not self.header and (differs or len(first[0]) > 1):
+                _warn_of_names(self.name, first[0])
         given = first[0] if first and self.header else range(len(first[0])) if first else ()
         self.names = STS_BENCHMARK if self.sts_benchmark else tuple(str(name).strip() for name in given)
         width = len(self.names)
@@ -208,10 +214,21 @@ def _has_header(first: Sequence[Sequence[object]], header: bool | None) -> bool:
     return len(others) < len(names) and all(_NAME.fullmatch(name) for name in others)
 
 
+def _differs_from_rows(first: Sequence[Sequence[object]]) -> bool:
+    """Tell whether the first row seems to be one of unknown names: short and distinct, above numbers or sentences."""
+    names, rows = [str(value).strip() for value in first[0]], [row for row in first[1:] if len(row) == len(first[0])]
+    if len(rows) < 2 or len({*names}) < len(names) or not all(_TITLE.fullmatch(name) for name in names):
+        return False
+    columns = [[str(value).strip() for value in column if str(value).strip()] for column in zip(*rows, strict=True)]
+    below_numbers = any(len(column) > 1 and all(to_number(value) is not None for value in column) for column in columns)
+    below_sentences = any(len(column) > 1 and all(map(is_sentence, column)) for column in columns)
+    return below_numbers or (below_sentences and all(_NAME.fullmatch(name) for name in names))
+
+
 def _warn_of_names(file: str, row: Sequence[object]) -> None:
     """Warn if a first row that is read as text looks like column names."""
     names = [str(value).strip() for value in row]
-    if len(names) > 1 and all(name and _NAME.fullmatch(name) for name in names):
+    if all(name and _NAME.fullmatch(name) for name in names):
         warnings.warn(
             f"{file}: the first row ({', '.join(names)}) is read as text. If it names the columns, pass header=True "
             "(--header).",

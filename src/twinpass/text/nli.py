@@ -31,6 +31,7 @@ from twinpass.text.columns import plain
 from twinpass.text.formats import JsonTable, SeparatedTable, report_width, split_at_tabs
 from twinpass.text.rows import BadRows, without_blanks
 from twinpass.text.sources import Source, find_sources, format_of, input_files, is_folder
+from twinpass.text.tables import write_table
 
 Pair = tuple[str, str]
 Triplet = tuple[str, str, str]
@@ -51,7 +52,7 @@ _ROLES = (
     ("a label", ("gold_label", "label")),
 )
 HEADER = ("sent0", "sent1", "hard_neg")
-SUFFIXES = (".csv", ".tsv", ".jsonl")
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet")
 
 
 @dataclass
@@ -152,7 +153,7 @@ def triplets(
     skip_bad_rows: bool = False,
     seed: int = 42,
 ) -> Triplets:
-    """Read SNLI, MNLI, ANLI or tables with a label, and write triplets for training to a .csv, .tsv or .jsonl file.
+    """Read SNLI, MNLI, ANLI or tables with a label, and write triplets to a .csv, .tsv, .jsonl or .parquet file.
 
     Every entailment pair whose premise also has a hard negative (`negatives`: contradiction, neutral or both) becomes
     a row; with `pairs` (entailment, neutral, contradiction or all) the pairs of that label are written instead.
@@ -228,6 +229,9 @@ def _check(output: Path, *, negatives: str, pairs: str | None, sample: int | Non
 
 def _write(output: Path, rows: Sequence[Sequence[str]]) -> None:
     header = HEADER[: len(rows[0])]
+    if output.suffix == ".parquet":
+        write_table(output, (dict(zip(header, row, strict=True)) for row in rows), columns=header)
+        return
     with writing(output) as aside, aside.open("w", encoding="utf-8", newline="") as stream:
         if output.suffix == ".csv":
             usual = csv.writer(stream, lineterminator="\n")

@@ -15,11 +15,12 @@ Record = tuple[int, Sequence[object]]  # line number counted from 1, values
 
 
 class Row(NamedTuple):
-    """One row of a corpus: its texts, its score if it has one, and the file:line it came from."""
+    """One row of a corpus: its texts, its score if it has one, the file:line it came from, and its label if any."""
 
     texts: tuple[str, ...]
     score: float | None
     where: str
+    label: str | None = None
 
 
 class Rows(Protocol):

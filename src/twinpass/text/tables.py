@@ -68,7 +68,12 @@ def joined(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Row:
 
 def json_line(document: Mapping[str, Any]) -> str:
     """Return a document as one line of JSON."""
-    return json.dumps(plain(document), ensure_ascii=False)
+    return json.dumps(plain(document), ensure_ascii=False, default=_written)
+
+
+def _written(value: Any) -> str:
+    """Return what JSON has no type for as text, such as a date."""
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 def write_lines(output: Name, lines: Iterable[str]) -> int:

@@ -1,8 +1,9 @@
 """What makes a positive: every way of turning a row of text into what the encoder sees.
 
 A *view* says which texts of a row go through the encoder in which pass: one sentence twice under two dropout masks
-(section 3), a pair, or a triplet (section 4). A *positive maker* first turns single sentences x into pairs (x, g(x)),
-where g(x) is x with some words changed (Table 1) or a sentence that follows it (Table 2).
+(section 3), a pair, or a triplet (section 4); with labels or scores, each text once. A *positive maker* first turns
+single sentences x into pairs (x, g(x)), where g(x) is x with some words changed (Table 1) or a sentence that follows
+it (Table 2).
 """
 
 from __future__ import annotations
@@ -60,28 +61,33 @@ def triplets(row: Sequence[T]) -> tuple[T, ...]:
     return x, x_positive, x_hard_negative
 
 
+def classes(row: Sequence[T]) -> tuple[T, ...]:
+    """Labelled sentences: the positives of a sentence are the other sentences of its class in the batch."""
+    (x,) = row
+    return (x,)
+
+
 VIEWS: Registry[View] = Registry("view")
 VIEWS.add("dropout", View(1, dropout))
 VIEWS.add("pairs", View(2, pairs))
 VIEWS.add("triplets", View(3, triplets))
+VIEWS.add("classes", View(1, classes))
+VIEWS.add("scores", View(2, pairs))
 
 
 def choose_view(name: str, *, width: int, source: str) -> str:
-    """Return the view for a corpus of `width` text columns; 'auto' follows the width, a name must fit it."""
-    if name != "auto":
-        if VIEWS[name].columns != width:
-            raise InputError(
-                f"the {name} view takes {VIEWS[name].columns} text column(s), and {source} has {width}. "
-                "Name the columns to use, or choose another view."
-            )
-        return name
-    for known in VIEWS:
-        if VIEWS[known].columns == width:
-            return known
-    raise InputError(
-        f"{source} has {width} text columns; training takes one (sentences), two (pairs) or three "
-        "(pairs with a hard negative). Name the columns to use."
-    )
+    """Return the view for a corpus of `width` text columns; 'auto' follows the width, a name must fit it.
+
+    Columns from the third on are hard negatives.
+    """
+    if name == "auto":
+        return "dropout" if width == 1 else "pairs" if width == 2 else "triplets"
+    if VIEWS[name].columns != min(width, 3):
+        raise InputError(
+            f"the {name} view takes {VIEWS[name].columns} text column(s), and {source} has {width}. "
+            "Name the columns to use, or choose another view."
+        )
+    return name
 
 
 # Pairs made from single sentences. What is made depends on the seed and the row's number alone, so it is the same in

@@ -6,7 +6,7 @@
       step-00000250/     a state: a model that loads anywhere, and with it
         run.json           the run
         progress.json      step, scores, length of the log
-        trainer.safetensors  the optimizer's states, the heads' weights, the random generators
+        trainer.safetensors  the optimizer's states, the heads' weights, the method's tensors, the random generators
         second/            a further encoder, where the method trains two
         manifest.json      the SHA-256 of every file, and its own
       best-00000250/     the model that scored best on dev, with run.json and manifest.json
@@ -32,7 +32,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from twinpass.config import Run
+from twinpass.config import Run, read_part
 from twinpass.errors import OutputError
 from twinpass.files import DiskFull, human_bytes, sha256, writing, writing_folder
 from twinpass.log import FILE as LOG
@@ -44,7 +44,7 @@ MANIFEST = "manifest.json"
 RESULT = "result.json"
 # Settings that a resumed run may change: where things are, how often they are saved, how the same rows are read.
 MAY_CHANGE = {"output", "device", "save_every", "keep_checkpoints", "tensorboard", "data", "dev", "skip_bad_rows"}
-MAY_CHANGE |= {"model", "wordnet"}
+MAY_CHANGE |= {"model", "wordnet", "teacher", "generator"}
 
 
 @dataclass
@@ -162,6 +162,8 @@ def difference(
     # The stored run knows the pooler that the model brought along.
     new = asdict(run if run.pooler is not None else run.replace(pooler=stored.pooler))
     old = asdict(stored)
+    if [read_part(part)[1:] for part in stored.mixture] == [read_part(part)[1:] for part in run.mixture]:
+        old["mixture"] = new["mixture"]  # as with `data`, files may have moved: their content is compared below
     changed = [name for name in new if old[name] != new[name] and name not in MAY_CHANGE]
     if changed:
         details = "; ".join(f"{name}: {old[name]!r} then, {new[name]!r} now" for name in changed)
@@ -190,7 +192,7 @@ class Finished:
 
 def write_finished(output: Path, run: Run, progress: Progress, result: Result) -> None:
     """Write the result of a finished run, then remove the checkpoints that it need not keep."""
-    weights = {path.name: sha256(path) for path in sorted(output.glob("model*.safetensors"))}
+    weights = {path.name: sha256(path) for path in sorted(output.glob("*model*.safetensors"))}
     document = {
         "run": asdict(run),
         "data_fingerprint": progress.data_fingerprint,
@@ -285,7 +287,7 @@ def _room_needed(parameters: int, keep: int) -> int:
 
 def _room_taken(output: Path) -> int:
     """Return the bytes that the run wrote before: they are replaced, so their room is free to use."""
-    written = (*(output / FOLDER).rglob("*"), *output.glob("model*.safetensors"))
+    written = (*(output / FOLDER).rglob("*"), *output.glob("*model*.safetensors"))
     return sum(path.stat().st_size for path in written if path.is_file())
 
 
@@ -326,6 +328,17 @@ def random_states(tensors: Mapping[str, Tensor], rank: int) -> dict[str, Tensor]
     """Return one process's generators from a checkpoint."""
     start = f"random.{rank}."
     return {name.removeprefix(start): state for name, state in tensors.items() if name.startswith(start)}
+
+
+def kept_tensors(own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return a method's own tensors under the names they have in a checkpoint."""
+    return {f"method.{name}": tensor.detach() for name, tensor in own.items()}
+
+
+def method_tensors(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """Return a method's own tensors from a checkpoint."""
+    start = "method."
+    return {name.removeprefix(start): one.to(device) for name, one in tensors.items() if name.startswith(start)}
 
 
 _REMEDY = "Start again with --overwrite (overwrite=True), or choose another place."

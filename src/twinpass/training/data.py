@@ -1,4 +1,4 @@
-"""Training text: read, checked, tokenised ahead and stored compactly; batches in a seeded order."""
+"""Training text: read, checked, tokenised ahead and stored compactly."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.errors import InputError
+from twinpass.text.columns import to_label, to_number
 from twinpass.text.nli import LABEL_OF, LABELS
 from twinpass.text.rows import Row, Rows, text_key
 from twinpass.text.views import WithPositives, choose
@@ -28,27 +29,78 @@ Tokenize = Callable[[Sequence[str]], list[list[int]]]
 
 
 class InMemory:
-    """Rows given as Python strings, or as tuples of two or three of them."""
+    """Rows given as Python strings, or as tuples of texts, with a label or a score at a position counted from 0.
 
-    def __init__(self, rows: Sequence[str] | Sequence[tuple[str, ...]], *, source: str = "the data in memory") -> None:
+    From the third on, texts are hard negatives. They may be a list, and rows may have different numbers of them.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[str] | Sequence[tuple[Any, ...]],
+        *,
+        source: str = "the data in memory",
+        label: str | None = None,
+        score: str | None = None,
+    ) -> None:
         self.source = source
-        self.rows = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
-        if not self.rows:
+        given = [(row,) if isinstance(row, str) else tuple(row) for row in rows]
+        if not given:
             raise InputError(f"{source} has no text to train on.")
-        self.width = len(self.rows[0])
-        for place, row in enumerate(self.rows):
-            if len(row) != self.width:
-                raise InputError(f"row {place} has {len(row)} texts and row 0 has {self.width}. Give the same number.")
+        self.labels = None if label is None else _take("label", label, given, to_label)
+        self.scores = None if score is None else _take("score", score, given, to_number)
+        self.rows = [tuple(_flat(place, row)) for place, row in enumerate(given)]
+        self.width = max(map(len, self.rows))
+        nested = any(len(row) > 2 and not isinstance(row[2], str) for row in given)
+        self.ragged = self.width > 3 or nested or (self.width == 3 and min(map(len, self.rows)) == 2)
+        lengths = [len(row) for row in self.rows]
+        if min(lengths) != self.width and not (self.ragged and min(lengths) >= 2):
+            place = next(place for place, length in enumerate(lengths) if length != lengths[0])
+            raise InputError(
+                f"row {place} has {lengths[place]} texts and row 0 has {lengths[0]}. Give the same number; only hard "
+                "negatives, from the third text on, may differ in number."
+            )
 
     def __iter__(self) -> Iterator[Row]:
-        return (Row(texts, None, f"row {place}") for place, texts in enumerate(self.rows))
+        for place, texts in enumerate(self.rows):
+            score = None if self.scores is None else self.scores[place]
+            yield Row(texts, score, f"row {place}", None if self.labels is None else self.labels[place])
 
     def fingerprint(self) -> str:
         """Return a SHA-256 of the content."""
         digest = hashlib.sha256()
-        for row in self.rows:
-            digest.update(json.dumps(row).encode() + b"\n")
+        for row in self:
+            more = [each for each in (row.score, row.label) if each is not None]
+            digest.update(json.dumps([row.texts, *more] if more else row.texts).encode() + b"\n")
         return digest.hexdigest()
+
+
+def _take(what: str, position: str, rows: list[tuple[Any, ...]], convert: Callable[[object], Any]) -> list[Any]:
+    """Take the values at a position out of the rows."""
+    if not position.isdecimal() or int(position) >= min(map(len, rows)):
+        raise InputError(
+            f"rows in memory have no column names: expected {what} to be a position counted from 0 that every row "
+            f"has, got {position!r}."
+        )
+    at = int(position)
+    values = [convert(row[at]) for row in rows]
+    if None in values:
+        place = values.index(None)
+        raise InputError(f"row {place}: expected a {what} at position {at}, got {rows[place][at]!r}.")
+    rows[:] = [row[:at] + row[at + 1 :] for row in rows]
+    return values
+
+
+def _flat(place: int, row: Sequence[Any]) -> Iterator[str]:
+    """Yield the texts of a row, those of a list one by one."""
+    for at, value in enumerate(row):
+        texts = value if at >= 2 and isinstance(value, (list, tuple)) else [value]
+        for text in texts:
+            if not isinstance(text, str):
+                raise InputError(
+                    f"row {place}: expected texts, and from the third on lists of texts, got {text!r}. A label or a "
+                    "score is named by its position (label='1')."
+                )
+            yield text
 
 
 class Sentences:
@@ -103,9 +155,19 @@ def _class_of(row: Row) -> int:
     return CLASS_OF[label]
 
 
+class MoreTexts(NamedTuple):
+    """The texts that rows have beyond their columns; they are numbered after all texts of the columns."""
+
+    ends: NDArray[np.int64]  # where each held row's ends
+    keys: NDArray[np.uint64]
+
+
 @dataclass(frozen=True)
 class TrainingData:
-    """Token ids of the texts of the rows that are held, in flat arrays, with keys that show which texts are equal."""
+    """Token ids of the texts of the rows that are held, in flat arrays, with keys that show which texts are equal.
+
+    Where rows may have any number of hard negatives, these are in `more`, and the width is 2.
+    """
 
     rows: int  # in the corpus
     held: NDArray[np.int64] | None  # the numbers of the rows held here, ascending; None if all are
@@ -113,6 +175,7 @@ class TrainingData:
     ends: NDArray[np.int64]  # where each text's ids end in `tokens`; text k of held row p is p * width + k
     keys: NDArray[np.uint64]  # (held rows, width)
     overlap: float | None  # mean lexical overlap of the first two columns, over a random sample of rows
+    more: MoreTexts | None = None  # the hard negatives of rows that may have any number of them
 
     def __len__(self) -> int:
         return self.rows
@@ -135,6 +198,17 @@ class TrainingData:
         """Return the keys of the rows' texts, column by column."""
         return list(self.keys[self._places(rows)].T)
 
+    def negatives(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint64]]:
+        """Return the numbers of the rows' further texts, the place in `rows` that each belongs to, and their keys."""
+        if self.more is None:
+            return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint64)
+        places = self._places(rows)
+        first = np.where(places > 0, self.more.ends[places - 1], 0)
+        counts = self.more.ends[places] - first
+        owner = np.repeat(np.arange(len(rows)), counts)
+        texts = np.arange(len(owner)) + np.repeat(first - (counts.cumsum() - counts), counts)
+        return self.keys.size + texts, owner, self.more.keys[texts]
+
     def _places(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         return rows if self.held is None else np.searchsorted(self.held, rows)
 
@@ -143,24 +217,45 @@ def read_data(
     rows: Rows, tokenize: Tokenize, *, total: int | None = None, held: NDArray[np.int64] | None = None
 ) -> TrainingData:
     """Tokenise every row once, or of `total` rows only those in `held`; refuse text without anything to compare."""
-    tokens: list[NDArray[np.int32]] = []
-    lengths: list[NDArray[np.int64]] = []
-    keys: list[NDArray[np.uint64]] = []
-    sample = _Sample(OVERLAP_ROWS if rows.width > 1 else 0)
+    ragged = bool(getattr(rows, "ragged", False))
+    width = 2 if ragged else rows.width
+    columns, more, counts = _Texts(tokenize), _Texts(tokenize), list[int]()
+    sample = _Sample(OVERLAP_ROWS if width > 1 else 0)
     for window in _windows(rows, held):
         sample.add(window)
-        texts = list(chain.from_iterable(window))
-        ids = _tokenize_distinct(texts, tokenize)
-        lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
-        tokens.append(np.fromiter(chain.from_iterable(ids), np.int32, int(lengths[-1].sum())))
-        keys.append(np.fromiter(map(text_hash, texts), np.uint64, len(texts)))
-    table = np.concatenate(keys).reshape(-1, rows.width)
-    if not isinstance(rows, LabelledPairs):  # labels are learned from one pair alone
-        _check_learnable(table, rows.source)
-    overlap = lexical_overlap(sample.rows) if rows.width > 1 else None
+        columns.add([text for row in window for text in row[:width]])
+        if ragged:
+            more.add([text for row in window for text in row[2:]])
+            counts += [len(row) - 2 for row in window]
+    table = np.concatenate(columns.keys).reshape(-1, width)
+    if not (isinstance(rows, LabelledPairs) or width == 3 or (ragged and min(counts) > 0)):
+        _check_learnable(table, rows.source)  # labels, and hard negatives, are learned from one row alone
     return TrainingData(
-        total or len(table), held, np.concatenate(tokens), np.concatenate(lengths).cumsum(), table, overlap
+        total or len(table),
+        held,
+        np.concatenate(columns.tokens + more.tokens),
+        np.concatenate(columns.lengths + more.lengths).cumsum(),
+        table,
+        overlap=lexical_overlap(sample.rows) if width > 1 else None,
+        more=MoreTexts(np.cumsum(counts), np.concatenate(more.keys)) if ragged else None,
     )
+
+
+class _Texts:
+    """Token ids, their numbers, and keys of texts, in arrays window by window."""
+
+    def __init__(self, tokenize: Tokenize) -> None:
+        self.tokenize = tokenize
+        self.tokens: list[NDArray[np.int32]] = []
+        self.lengths: list[NDArray[np.int64]] = []
+        self.keys: list[NDArray[np.uint64]] = []
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Tokenise the texts of a window."""
+        ids = _tokenize_distinct(texts, self.tokenize) if texts else []
+        self.lengths.append(np.fromiter(map(len, ids), np.int64, len(ids)))
+        self.tokens.append(np.fromiter(chain.from_iterable(ids), np.int32, int(self.lengths[-1].sum())))
+        self.keys.append(np.fromiter(map(text_hash, texts), np.uint64, len(texts)))
 
 
 class _Sample:
@@ -188,40 +283,6 @@ def count_rows(rows: Rows) -> int:
 def text_hash(text: str) -> int:
     """Return a 64-bit hash of a text: equal texts have equal keys."""
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
-
-
-@dataclass(frozen=True)
-class Batches:
-    """The batches of a run, numbered from 0: a step's number alone determines its rows."""
-
-    rows: int
-    size: int
-    seed: int
-    needs_negatives: bool  # whether a row alone in a batch teaches nothing
-
-    @property
-    def per_epoch(self) -> int:
-        """Number of batches in one pass over the data, a smaller last one included."""
-        whole, rest = divmod(self.rows, self.size)
-        # A last row alone would have no negatives, so it joins the previous batch.
-        lonely = rest == 1 and whole > 0 and self.needs_negatives
-        return whole + (rest > 0 and not lonely)
-
-    def visited(self, steps: int) -> NDArray[np.int64] | None:
-        """Return the rows that a run of this many steps uses, or None if it uses all of them."""
-        if steps >= self.per_epoch:
-            return None
-        return np.sort(np.concatenate([rows for _, rows in self.since(0, until=steps)]))
-
-    def since(self, step: int, *, until: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """Yield (step, rows) starting at a step, drawing each epoch's order once."""
-        while step < until:
-            epoch, place = divmod(step, self.per_epoch)
-            order: NDArray[np.int64] = np.random.default_rng([self.seed, epoch]).permutation(self.rows)
-            for batch in range(place, min(self.per_epoch, place + until - step)):
-                stop = self.rows if batch == self.per_epoch - 1 else (batch + 1) * self.size
-                yield step, order[batch * self.size : stop]
-                step += 1
 
 
 def find_rows(rows: Rows, numbers: Iterable[int], *, most: int = 5) -> list[str]:
@@ -254,8 +315,6 @@ def _tokenize_distinct(texts: Sequence[str], tokenize: Tokenize) -> list[list[in
 
 def _check_learnable(keys: NDArray[np.uint64], source: str) -> None:
     """Refuse a corpus in which no row has a negative."""
-    if keys.shape[1] == 3:
-        return
     if len(keys) == 1:
         raise InputError(f"{source} has one row. The other rows are the negatives, so training needs 2 or more.")
     if len(np.unique(keys[:, 0])) == 1 or len(np.unique(keys[:, -1])) == 1:

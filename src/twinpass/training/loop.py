@@ -18,6 +18,7 @@ from twinpass.training import checkpoint
 from twinpass.training.card import write_card
 from twinpass.training.lean import lean_layers
 from twinpass.training.method import Encode, Numbers, Outcome, Trainable
+from twinpass.training.mixture import fingerprints
 from twinpass.training.processes import explaining_loss_of_others, explaining_memory, interruptible, memory_of
 from twinpass.training.randomness import keeping_states, take_states
 from twinpass.training.setup import AlreadyFinished, Given, Parts, count_values, prepare
@@ -61,6 +62,8 @@ def train(
                 interruptible() as interrupted,
             ):
                 record.tell(_introduce(parts))
+                for part in parts.method.mixed():
+                    record.tell(part)
                 reason = _run_steps(parts, record, interrupted)
                 result = record.finish(reason)
         finally:
@@ -151,7 +154,7 @@ def _introduce(parts: Parts) -> Started:
     return Started(
         method=run.method,
         objective=method.objective,
-        view=run.view if run.method == "simcse" else "",
+        view=" + ".join(method.views),
         why=method.why,
         pooler=run.pooler or "maximum over time",
         rows=method.examples,
@@ -161,7 +164,7 @@ def _introduce(parts: Parts) -> Started:
         batch_size=min(method.per_step, method.examples),
         processes=parts.processes.count,
         parameters=sum(parameter.numel() for parameter in parts.names),
-        lexical_overlap=method.data.overlap,
+        lexical_overlap=method.overlap,
         notes=parts.notes,
     )
 
@@ -224,6 +227,7 @@ class Record:
             masked=outcome.masked,
             sentences_per_second=self.texts / seconds,
             seconds_left=(parts.steps - step) * seconds / self.steps,
+            part=outcome.part,
         )
 
     def evaluate(self) -> None:
@@ -296,7 +300,7 @@ class Record:
         if finished:
             advice = f"The model is in {parts.output}."
         self.tell(Stopped(step=progress.step, reason=reason, advice=advice))
-        text = [(parts.method.rows.source, progress.data_fingerprint)]
+        text = fingerprints(parts.method.rows, progress.data_fingerprint)
         facts = provenance(data=text, options={"run": dataclasses.asdict(parts.run)})
         result = Result(
             output=parts.output,
@@ -337,8 +341,8 @@ class Record:
         kept = parts.method.candidates()[progress.kept]
         if progress.best_step is not None and progress.best_step != progress.step:
             best = checkpoint.find_best(parts.output, progress.best_step)
-            kept = parts.method.load_saved(best, parts.method.device)
-        kept.save(parts.output)
+            kept = parts.method.load_best(best)
+        parts.method.finish(kept).save(parts.output)
         return kept
 
     def _score(self) -> tuple[str, Scores]:
@@ -363,8 +367,9 @@ class Record:
         return max(scored.items(), key=lambda item: (not math.isnan(item[1]["score"]), item[1]["score"]))
 
     def _state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds besides the models: the optimizer's states and the heads' weights."""
+        """Return what a checkpoint holds besides the models: optimizer, heads, and the method's own tensors."""
         parts = self.parts
         heads = tuple(f"{name}." for name in parts.method.heads)
         weights = {name: parameter.detach() for parameter, name in parts.names.items() if name.startswith(heads)}
-        return checkpoint.optimizer_tensors(parts.optimizer, parts.names) | weights
+        own = checkpoint.kept_tensors(parts.method.tensors)
+        return checkpoint.optimizer_tensors(parts.optimizer, parts.names) | weights | own

@@ -7,9 +7,10 @@ becomes a loss (`loss` or `backward`), which optimizer and schedule it uses, and
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
@@ -21,10 +22,15 @@ from torch import Tensor, nn
 
 from twinpass.config import METHOD_DEFAULTS, Run
 from twinpass.encoder.encoder import Encoder
+from twinpass.encoder.lora import add_lora, merged
+from twinpass.errors import ConfigError
+from twinpass.log import Mixed
 from twinpass.registry import Registry
 from twinpass.text.rows import Rows
+from twinpass.training.batches import Batches, Schedule
 from twinpass.training.chunked import Ids, cut_chunks, encode_cached, encode_directly
-from twinpass.training.data import Batches, Sentences, Tokenize, TrainingData, find_rows
+from twinpass.training.data import Sentences, Tokenize, TrainingData, find_rows
+from twinpass.training.matryoshka import sizes_of
 from twinpass.training.processes import Processes
 
 Numbers = NDArray[np.int64]
@@ -75,6 +81,7 @@ class Outcome(NamedTuple):
     masked: int = 0  # false negatives
     mlm_loss: float | None = None
     vectors: Tensor | None = None  # (passes, examples, d), to find the texts of a loss that is not finite
+    part: str = ""  # of a mixture: which part the batch was of
 
 
 class Method:
@@ -87,6 +94,7 @@ class Method:
     needs_negatives: bool = False  # whether an example alone in a batch teaches nothing
     texts_per_example: ClassVar[int] = 1
     negatives: float = 0.0
+    views: tuple[str, ...] = ()  # of SimCSE: the view of each part of its data
 
     data: TrainingData
     models: Mapping[str, Trainable]  # the sentence encoders that are trained
@@ -97,6 +105,9 @@ class Method:
         self.heads: Mapping[str, nn.Module] = {}  # what is trained with the models, and kept in checkpoints only
         self.per_step = start.run.batch_size  # examples in a step
         self.memory: dict[str, float] = {}  # what a resumed run must know besides weights and optimizer states
+        self.tensors: dict[str, Tensor] = {}  # the same, as tensors
+        self.notes: list[str] = []  # what a user should know of the data before the first step
+        self._begun_with: dict[str, str] = {}  # models that help and do not change, by what they are
         self._pending: list[Callable[[], None]] = []
 
     # What it reads.
@@ -120,16 +131,31 @@ class Method:
         """Return "file:line: text" for some examples."""
         return find_rows(self.rows, examples.tolist())
 
+    @property
+    def overlap(self) -> float | None:
+        """The lexical overlap of the data's pairs, where it has any."""
+        return self.data.overlap
+
+    def mixed(self) -> list[Mixed]:
+        """Return what each part of a mixture is; nothing where there is no mixture."""
+        return []
+
     def batches(self, examples: int) -> Batches:
         """Return the order in which examples are used."""
         return Batches(examples, self.per_step, self.run.seed, needs_negatives=self.needs_negatives)
 
+    def schedule(self) -> Schedule:
+        """Return the batches of the run."""
+        return self.batches(self.examples)
+
     # What it trains.
 
-    def load_encoder(self, name: str = "encoder", *, pooler: str | None = None, seed: int | None = None) -> Encoder:
+    def load_encoder(
+        self, name: str = "encoder", *, pooler: str | None = None, seed: int | None = None, template: str | None = None
+    ) -> Encoder:
         """Load an encoder ready to train: from the checkpoint of a resumed run, or else the run's model."""
         run, folder = self.run, self.start.checkpoint
-        options: dict[str, Any] = {"pooler": pooler, "fresh_head_seed": seed} if folder is None else {}
+        options: dict[str, Any] = {} if folder else {"pooler": pooler, "fresh_head_seed": seed, "template": template}
         source: str | Path = run.model if folder is None else folder / ("" if name == self.main else name)
         encoder = self.start.encoder if folder is None else None
         if encoder is None:
@@ -137,12 +163,21 @@ class Method:
                 source,
                 device=str(self.device),
                 dropout=run.dropout,
+                keep_adapter=run.lora is not None and folder is not None,
                 trust_pickle=run.trust_pickle,
                 trust_remote_code=run.trust_remote_code,
                 **options,
             )
+        sizes = sizes_of(run, encoder.dimensions)  # a model that is trained on without them forgets the earlier ones
+        encoder.settings = replace(encoder.settings, matryoshka=sizes)
+        if run.lora is not None and self.start.encoder is not None:
+            raise ConfigError("lora needs a model by name (model=), which its checkpoints refer to, not an Encoder.")
+        if run.lora is not None and folder is None:
+            add_lora(encoder, run.lora, run.lora_alpha or 2 * run.lora)
         encoder.model.train()
         if run.grad_checkpointing:
+            if run.lora is not None:  # else nothing before a layer needs a gradient, and checkpoints would have none
+                encoder.model.transformer.enable_input_require_grads()  # type: ignore[operator]
             encoder.model.transformer.gradient_checkpointing_enable()  # type: ignore[operator]
         return encoder
 
@@ -159,6 +194,16 @@ class Method:
     def load_saved(folder: Path, device: torch.device) -> Trainable:
         """Load a model that this method saved."""
         return Encoder.load(folder, device=str(device))
+
+    def load_best(self, folder: Path) -> Trainable:
+        """Load a model that was kept while this run trained."""
+        if self.run.lora is not None:
+            return Encoder.load(folder, device=str(self.device), keep_adapter=True)
+        return self.load_saved(folder, self.device)
+
+    def finish(self, kept: Trainable) -> Trainable:
+        """Return the model that a finished run leaves: with LoRA, merged or as an adapter."""
+        return merged(kept) if self.run.lora_merge and isinstance(kept, Encoder) else kept
 
     def token_limit(self, encoder: Encoder) -> int:
         """Return the number of tokens that texts are truncated to: the run's limit, or the model's if it is lower."""
@@ -215,6 +260,21 @@ class Method:
     def mean_over_all(self, loss: Tensor, own: Numbers, examples: Numbers) -> Tensor:
         """Scale the mean over this process's examples so that the processes' parts add up to the batch's mean."""
         return loss * (len(own) / len(examples))
+
+    def begins_with(self, what: str, name: str, content: hashlib._Hash) -> None:
+        """Note the content of a model that helps and does not change: a run is resumed only with the same one."""
+        self._begun_with[what] = name
+        self.tensors[what] = torch.tensor(list(content.digest()), dtype=torch.uint8, device=self.device)
+
+    def restore(self, memory: dict[str, float], tensors: dict[str, Tensor]) -> None:
+        """Take back what a checkpoint kept of `memory` and `tensors`; go on only with the models it began with."""
+        for what, name in self._begun_with.items():
+            if not torch.equal(tensors[what], self.tensors[what]):
+                raise ConfigError(
+                    f"{name} is not the {what} that this run began with: its weights or settings differ. Resume with "
+                    f"the same {what}, or start again in another folder."
+                )
+        self.memory, self.tensors = memory, tensors
 
     # Which optimizer and schedule it uses.
 

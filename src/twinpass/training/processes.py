@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -34,14 +34,21 @@ class Processes:
 
     def share(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return this process's part of a batch's rows; parts differ by at most one row and may be empty."""
-        return np.array_split(rows, self.count)[self.rank]
+        return self.shares(rows)[self.rank]
 
-    def gather(self, passes: Tensor, rows: int) -> Tensor:
-        """Return (passes, rows, d) of the whole batch from everyone's (passes, share, d)."""
+    def shares(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        """Return everyone's part of a batch's rows."""
+        return np.array_split(rows, self.count)
+
+    def gather(self, passes: Tensor, rows: int | Sequence[int]) -> Tensor:
+        """Return (passes, rows, d) of the whole batch from everyone's (passes, share, d).
+
+        `rows` is the number of rows in the batch, or of everyone's where they are not shared evenly.
+        """
         if self.count == 1:
             return passes
         passes = passes.to(self.accelerator.device)  # a process without rows has made no tensor there yet
-        shares = [len(part) for part in np.array_split(np.arange(rows), self.count)]
+        shares = [len(part) for part in self.shares(np.arange(rows))] if isinstance(rows, int) else list(rows)
         padded = passes.new_zeros(passes.shape[0], max(shares), passes.shape[2])
         padded[:, : passes.shape[1]] = passes.detach()
         parts = list(self.accelerator.gather(padded[None]).unbind(0))

@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from twinpass.config import METHOD_DEFAULTS, Run
+from twinpass.config import METHOD_DEFAULTS, Run, parts_of
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.runtime import check_precision, choose_device
 from twinpass.errors import ConfigError, InputError, OutputError, UserError
@@ -24,13 +24,16 @@ from twinpass.log import Result
 from twinpass.text.corpus import open_corpus
 from twinpass.text.rows import Rows
 from twinpass.training import checkpoint
-from twinpass.training.data import Batches, InMemory
+from twinpass.training.batches import Schedule
+from twinpass.training.data import InMemory
 from twinpass.training.method import Method, Start
 from twinpass.training.methods import METHODS
+from twinpass.training.mixture import Mixture, PartRows, parts_in
 from twinpass.training.processes import Processes
 from twinpass.training.randomness import restore_states
 
-Given = Sequence[str] | Sequence[tuple[str, ...]] | InMemory
+Texts = Sequence[str] | Sequence[tuple[Any, ...]] | InMemory
+Given = Texts | Mapping[str, Texts]  # rows in memory, of a mixture by the name of the part
 Answer = TypeVar("Answer")
 LOCK = ".lock"
 
@@ -49,7 +52,7 @@ class Parts:
 
     method: Method
     output: Path
-    batches: Batches
+    batches: Schedule
     steps: int
     names: dict[nn.Parameter, str]  # every trained parameter
     optimizer: torch.optim.Optimizer
@@ -82,12 +85,14 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
     from accelerate.utils import set_seed
 
     run.check()
+    if encoder is not None:
+        encoder.check_whole("training")
     kind = METHODS[run.method]
     processes, device = _start_processes(run)
     if processes.count > 1 and not kind.several_processes:
         raise ConfigError(f"{run.method} trains in one process, and there are {processes.count}. Start one.")
     with contextlib.ExitStack() as claim, _opened(run, processes, claim, resume=resume, overwrite=overwrite) as output:
-        text = _open_rows(run, rows)
+        text = open_rows(run, rows)
         run, text = kind.read(run, text, model=run.model if encoder is None else encoder.name, device=device)
         progress = checkpoint.Progress(data_fingerprint=text.fingerprint(), kept=kind.main)
         folder = None
@@ -99,7 +104,7 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
         method = kind(start)
         names = method.parameters()
         checkpoint.check_room(output, count_values(names), keep=run.keep_checkpoints)
-        batches = method.batches(method.examples)
+        batches = method.schedule()
         parts = Parts(
             method=method,
             output=output,
@@ -169,7 +174,7 @@ def _open_output(
     if is_new and {path.name for path in output.iterdir()} <= {LOCK}:
         undo.callback(shutil.rmtree, output, ignore_errors=True)
     check_writable(output / LOG)
-    newest, model = checkpoint.newest(output), next(output.glob("model*.safetensors"), None)
+    newest, model = checkpoint.newest(output), next(output.glob("*model*.safetensors"), None)
     if (newest or model) and not (resume or overwrite):
         raise OutputError(
             f"{output} already holds a model or an unfinished run ({newest or model}). Resume it (--resume), replace "
@@ -243,31 +248,64 @@ def _start_processes(run: Run) -> tuple[Processes, torch.device]:
     return processes, processes.accelerator.device if processes.count > 1 else device
 
 
-def _open_rows(run: Run, rows: Given | None) -> Rows:
+def open_rows(run: Run, rows: Given | None) -> Rows:
+    """Open the run's data, or its parts; rows in memory replace the data, or the parts that they are named by."""
+    if not run.mixture:
+        return _open_part(run, rows.get(run.data) if isinstance(rows, Mapping) else rows)
+    given = rows if isinstance(rows, Mapping) else {}
+    parts = parts_of(run, in_memory=rows is not None and not isinstance(rows, Mapping))
+    if unknown := [name for name in given if name not in {part.run.data for part in parts}]:
+        raise ConfigError(
+            f"rows has {', '.join(map(repr, unknown))}, and no part of the run's mixture is called so. Its parts: "
+            f"{', '.join(repr(part.run.data) for part in parts)}."
+        )
+    opened = []
+    for place, (name, share, own) in enumerate(parts):
+        of_run = rows if place == 0 and not isinstance(rows, Mapping) else None
+        opened.append(PartRows(name, share, own, _open_part(own, given.get(own.data, of_run))))
+    return Mixture(opened)
+
+
+def _open_part(run: Run, rows: Texts | None) -> Rows:
     if rows is not None:
-        return rows if isinstance(rows, InMemory) else InMemory(rows)
+        return rows if isinstance(rows, InMemory) else InMemory(rows, label=run.label, score=run.score)
     if not run.data:
         reads = METHOD_DEFAULTS[run.method].reads
         raise ConfigError(
             f"a run needs training text: {run.method} learns from {reads}. Name a file, or use the built-in "
             "corpus 'docs:'."
         )
-    return open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
+    return open_corpus(
+        run.data,
+        columns=run.columns,
+        join=run.join,
+        score=run.score,
+        label=run.label,
+        negatives=run.method == "simcse",
+        skip_bad_rows=run.skip_bad_rows,
+        header=run.header,
+    )
 
 
 def _notes(parts: Parts, *, resume: bool, folder: Path | None) -> list[str]:
     """Return what a user should know before the first step."""
-    notes, method, rows = [], parts.method, parts.method.rows
+    notes, method = list(parts.method.notes), parts.method
     if resume and folder is None:
         notes.append("there is no checkpoint to resume from: starting at the beginning")
     if method.examples < method.per_step:
         notes.append(
             f"the batch of {method.per_step} is larger than the data: every step uses all {method.examples} rows"
         )
-    if getattr(rows, "scored", False):
-        notes.append(f"{rows.source} has scores, which training does not use: every pair counts as a positive")
-    if bad := getattr(rows, "bad_rows", 0):
-        notes.append(f"skipped {bad} bad rows of {rows.source}")
+    for part in parts_in(method.rows, method.run):
+        rows = part.rows
+        notes += getattr(rows, "decisions", ())
+        if getattr(rows, "scored", False) and part.run.score is None:
+            notes.append(
+                f"{rows.source} has scores, which training does not use: every pair counts as a positive; with --score "
+                f"{getattr(rows, 'score_column', 'NAME')} it ranks the pairs by them"
+            )
+        if bad := getattr(rows, "bad_rows", 0):
+            notes.append(f"skipped {bad} bad rows of {rows.source}")
     return notes
 
 
@@ -280,7 +318,7 @@ def _restore(parts: Parts, folder: Path) -> None:
             if name in tensors:
                 parameter.copy_(tensors[name])
     checkpoint.restore_optimizer(parts.optimizer, parts.names, tensors)
-    method.memory = progress.memory
+    method.restore(progress.memory, checkpoint.method_tensors(tensors, method.device))
     restore_states(checkpoint.random_states(tensors, parts.processes.rank), method.device)
     if progress.scaler and (scaler := parts.processes.accelerator.scaler) is not None:
         scaler.load_state_dict(progress.scaler)

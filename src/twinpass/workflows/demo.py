@@ -18,10 +18,13 @@ from twinpass.provenance import provenance
 from twinpass.workflows.dev import BUILT_IN, PAIRS, rows_to_learn_from, split_documentation
 
 if TYPE_CHECKING:
+    from twinpass.encoder.any_model import Encode
     from twinpass.encoder.encoder import Encoder
+    from twinpass.evaluation.dev import PairRetrieval
     from twinpass.log import OnEvent
     from twinpass.search.index import Index
 
+Vectors = dict[str, Any]  # by text
 Watch = Callable[[], AbstractContextManager["OnEvent | None"]]  # opens what shows the events of one training run
 QUERIES = (
     "make two arrays the same shape",
@@ -31,7 +34,7 @@ QUERIES = (
 MODELS = {"base": "before", "pairs": "trained on pairs", "dropout": "trained on single sentences"}
 MEASURES = {"score": "R@1", "r_at_5": "R@5", "mrr": "MRR", "alignment": "alignment", "uniformity": "uniformity"}
 DEMO_DATA = "the demo's part of "  # in run.json: marks a folder that a demo wrote
-SEARCHED = 4_000  # descriptions that the questions are asked of, at most
+SEARCHED = 2_000  # descriptions that the questions are asked of, at most; the held-out half is encoded already
 INDEXED = 10_000  # sentences behind the page: about a minute of encoding on a laptop's processor
 LEARNED = "pairs"  # the model whose neighbours are shown beside the base model's
 
@@ -66,7 +69,7 @@ def demo(
     *,
     packages: str = "",
     model: str = "minilm",
-    steps: int = 60,
+    steps: int = 30,
     batch_size: int = 64,
     seed: int = 42,
     device: str = "auto",
@@ -143,6 +146,7 @@ def _train_and_ask(
     task = PairRetrieval(held_out, source=f"the held-out part of {PAIRS}{packages}")
     base = Encoder.load(model, device=device)
     scores: dict[str, dict[str, float]] = {}
+    vectors: dict[str, Vectors] = {}
     data: dict[str, Sequence[str] | Sequence[tuple[str, ...]]] = {"pairs": pairs, "dropout": sentences}
     for number, (view, rows) in enumerate(data.items(), start=2):
         log(f"{number}/4  training on {len(rows):,} {'pairs' if view == 'pairs' else 'sentences'} ...")
@@ -160,32 +164,58 @@ def _train_and_ask(
             seed=seed,
             device=device,
         )
-        evaluate = PairRetrieval(task.pairs, source=task.source, known=scores.get("base"))
+        evaluate = _Remembering(PairRetrieval(task.pairs, source=task.source, known=scores.get("base")))
         with watch() as on_event:
             result = train(run, evaluate=evaluate, on_event=on_event, rows=rows, overwrite=True)
         if result.interrupted:
             raise KeyboardInterrupt
         scores = {"base": result.before, **scores, view: result.last}
+        vectors = {"base": evaluate.vectors[0], view: evaluate.vectors[-1]} | vectors
     log("4/4  asking both models three questions ...")
-    texts = list(dict.fromkeys(text for _, text in [*held_out, *pairs]))
-    texts = texts[:: -(-len(texts) // SEARCHED)]  # evenly over the packages: encoding all would take minutes
+    asked = list(dict.fromkeys(text for _, text in held_out))[:SEARCHED]
+    others = list(dict.fromkeys(text for _, text in pairs))
+    room = max(1, SEARCHED - len(asked))
+    texts = list(dict.fromkeys([*asked, *others[:: -(-len(others) // room)]]))  # evenly over the packages
     learned = Encoder.load(output / LEARNED, device=device)
     return {
         "protocol": task.protocol,
         "base_fingerprint": base.fingerprint,
         "scores": scores,
-        "answers": _ask({"base": base, LEARNED: learned}, texts),
+        "answers": _ask({"base": base, LEARNED: learned}, texts, vectors),
         "seconds": time.monotonic() - began,
     }
 
 
-def _ask(encoders: Mapping[str, Encoder], texts: list[str], *, k: int = 3) -> list[dict[str, Any]]:
-    """Return each query's nearest texts by each model."""
+class _Remembering:
+    """A dev set that keeps the vectors of each evaluation by text, so that none is computed twice."""
+
+    def __init__(self, task: PairRetrieval) -> None:
+        self.task, self.protocol = task, task.protocol
+        self.vectors: list[Vectors] = []
+
+    def __call__(self, encode: Encode) -> dict[str, float]:
+        def keep(texts: Sequence[str]) -> Any:
+            found = encode(texts)
+            self.vectors.append(dict(zip(texts, found, strict=True)))
+            return found
+
+        return self.task(keep)
+
+
+def _ask(
+    encoders: Mapping[str, Encoder], texts: list[str], known: Mapping[str, Vectors], *, k: int = 3
+) -> list[dict[str, Any]]:
+    """Return each query's nearest texts by each model; `known` are vectors that need not be computed again."""
+    import numpy as np
+
     from twinpass.search.engines.exact import nearest
 
     answers: list[dict[str, Any]] = [{"query": query} for query in QUERIES]
     for name, encoder in encoders.items():
-        scores, rows = nearest(encoder.encode(QUERIES), encoder.encode(texts), k=k)
+        new = [*QUERIES, *(text for text in texts if text not in known[name])]
+        vectors = {**known[name], **dict(zip(new, encoder.encode(new), strict=True))}
+        queries, searched = (np.stack([vectors[text] for text in these]) for these in (QUERIES, texts))
+        scores, rows = nearest(queries, searched, k=k)
         for answer, each, found in zip(answers, scores, rows, strict=True):
             answer[name] = [
                 {"text": texts[row], "cosine": float(score)} for score, row in zip(each, found, strict=True)
@@ -254,8 +284,8 @@ def _write_report(result: Demo, command: str | None) -> None:
 def _next_steps(output: Path, seconds: float) -> str:
     return (
         f"done in {seconds:.0f} s. The models are in {output}; look at {output / 'report.html'}. Try next:\n"
-        f'  twinpass similarity {output / LEARNED} "open a file" "read from disk"\n'
-        f"  twinpass encode {output / LEARNED} docs: -o vectors.npy\n"
+        f'  twinpass similarity "open a file" "read from disk" -m {output / LEARNED}\n'
+        f"  twinpass encode docs: -m {output / LEARNED} -o vectors.npy\n"
         f"  twinpass demo --serve -o {output}\n"
         f"  twinpass train your-sentences.txt -o my-model"
     )

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from twinpass.analysis.measure import measure_spectrum
 from twinpass.analysis.sampling import some_rows, take_sample
-from twinpass.display import Displayed, Grid
+from twinpass.display import Displayed, Grid, to_markdown
+from twinpass.encoder.card import LICENCE, USE, Card, describe_base, front_matter, library_of, use_section
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import FITS, apply_layer, with_layer
 from twinpass.equations import uniformity
-from twinpass.errors import ConfigError, OutputError
-from twinpass.files import check_writable, write_json, writing_folder
+from twinpass.errors import ConfigError
+from twinpass.files import check_replaceable, write_json, writing_folder
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.text.corpus import Corpus, open_corpus
@@ -94,12 +95,13 @@ def fit(
     if isinstance(model, Encoder) and loading:
         raise ConfigError(f"{', '.join(loading)}: options of Encoder.load need a model by name, not an Encoder.")
     FITS[layer].check(keep=keep, components=components)
-    _check_output(output, overwrite=overwrite)
+    check_replaceable(output, record=RECORD, verb="fit", overwrite=overwrite)
     corpus = open_corpus(data) if isinstance(data, (str, os.PathLike)) else data
     texts = _sentences(corpus, sample, seed=seed)
     if not isinstance(model, Encoder):
         log(f"loading {model} ...")
         model = Encoder.load(model, **loading)
+    model.check_whole("fitting a layer")
     blocks, truncated = [np.empty((0, model.dimensions), dtype=np.float32)], 0
     with progress("encoding", total=len(texts)) as advance:
         for block in model.encode_stream(texts):
@@ -129,20 +131,24 @@ def fit(
     with writing_folder(output) as aside:
         changed.save(aside)
         write_json(aside / RECORD, result.to_dict())
+        _card(result, aside, model.name, source).write(aside)
     log(f"{layer} fitted to {len(texts):,} sentences of {source} -> {output}")
     return result
 
 
-def _check_output(output: Path, *, overwrite: bool) -> None:
-    """Refuse a folder that no fit wrote, and one that a fit wrote unless it may be replaced."""
-    if not output.exists():
-        check_writable(output)
-    elif output.is_dir() and not any(output.iterdir()):
-        return
-    elif not (output / RECORD).is_file():
-        raise OutputError(f"{output} already exists and was not written by fit. Choose another --output.")
-    elif not overwrite:
-        raise OutputError(f"{output} already exists. Add --overwrite to replace it, or choose another --output.")
+def _card(result: Fitted, folder: Path, model: str, source: str) -> Card:
+    base = describe_base(model)
+    return Card(
+        title=Path(result.output).name,
+        about=f"The sentence encoder `{model}` with {result.layer}, fitted to {result.sentences:,} sentences of "
+        f"`{source}`.",
+        sections={
+            USE: use_section(folder, result.output),
+            "Layer": to_markdown(result.grids()),
+            LICENCE: base.licence_section(),
+        },
+        data=front_matter(library_of(folder), base, result.layer),
+    )
 
 
 def _sentences(corpus: Corpus | Iterable[str], sample: int | None, *, seed: int) -> list[str]:

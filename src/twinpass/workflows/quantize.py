@@ -11,6 +11,7 @@ from typing import Any
 
 from twinpass import processor
 from twinpass.display import Displayed, Grid, to_markdown
+from twinpass.encoder.card import LICENCE, USE, Card, describe_base, front_matter, openvino_section
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.export import (
     CALIBRATION_TEXTS,
@@ -208,23 +209,14 @@ def _sts(encoder: Encoder, tasks: list[Job], progress: Progress, log: Log) -> di
 
 
 def _card(result: Quantized) -> str:
-    return f"""---
-library_name: twinpass
-pipeline_tag: sentence-similarity
-tags: [sentence-embeddings, int8, openvino, twinpass]
----
-
-# {result.source} in int8
-
-`{result.source}`, quantised to int8 for OpenVINO by twinpass {installed("twinpass")}. It runs on a CPU, without torch.
-
-```python
-from twinpass import Encoder
-
-vectors = Encoder.load("{Path(result.output).name}").encode(["A sentence.", "Another one."])
-```
-
-## Measured
-
-{to_markdown(result.grids())}
-"""
+    base = describe_base(result.source)
+    return Card(
+        title=Path(result.output).name,
+        about=f"`{result.source}`, quantised to int8 for OpenVINO by twinpass {installed('twinpass')}.",
+        sections={
+            USE: openvino_section(result.output),
+            "Measured": to_markdown(result.grids()),
+            LICENCE: base.licence_section(),
+        },
+        data=front_matter("twinpass", base, "int8", "openvino"),
+    ).text()

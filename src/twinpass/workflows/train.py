@@ -6,7 +6,7 @@ import os
 import warnings
 from typing import TYPE_CHECKING
 
-from twinpass.config import Run
+from twinpass.config import Run, parts_of
 from twinpass.errors import InputError
 from twinpass.progress import Log, ignore
 from twinpass.workflows.dev import is_built_in, open_dev, rows_to_learn_from
@@ -38,7 +38,8 @@ def train(
 
     The model is scored on `run.dev` as it trains, or by `evaluate`: a function that gets a function from texts to
     vectors and returns a score (higher is better), or a dictionary of numbers with one under "score". The best model
-    by that score is kept, the last without one. `rows` and `encoder` replace the run's data and model. Built-in text
+    by that score is kept, the last without one. `rows` and `encoder` replace the run's data and model; of a mixture,
+    `rows` may be a dictionary with the rows of parts by their names. Built-in text
     (`docs:`) is trained on without the part that built-in dev sets and evaluations ask for. `on_event` is called with
     every event of twinpass.log. `resume` continues from the newest checkpoint, bit-for-bit identically; `overwrite`
     lets a new run replace an old one; with both, a stopped run is resumed if it is the same one, and replaced
@@ -52,10 +53,15 @@ def train(
         dev = open_dev(run.dev)
         evaluate = dev
         log(f"dev: {dev.protocol}")
-    if rows is None and is_built_in(run.data):
-        dev_set = run.dev if run.dev is not None and is_built_in(run.dev) else run.data
-        rows = InMemory(rows_to_learn_from(run.data, dev=dev_set, columns=run.columns) or [], source=run.data)
-        log(f"{len(rows.rows):,} rows of {run.data} are for training; what {dev_set} asks for is held out")
+    if rows is None:
+        held_out = {}
+        for part in parts_of(run):
+            if is_built_in(data := part.run.data):
+                dev_set = run.dev if run.dev is not None and is_built_in(run.dev) else data
+                kept = rows_to_learn_from(data, dev=dev_set, columns=part.run.columns) or []
+                held_out[data] = InMemory(kept, source=data)
+                log(f"{len(kept):,} rows of {data} are for training; what {dev_set} asks for is held out")
+        rows = held_out or None
     result = run_training(
         run, rows=rows, encoder=encoder, evaluate=evaluate, on_event=on_event, resume=resume, overwrite=overwrite
     )
@@ -71,9 +77,9 @@ def find_leakage(run: Run, evaluation: str) -> Leakage:
     """Find the sentences of an evaluation file that occur in a run's training text."""
     from twinpass.text.corpus import open_corpus
     from twinpass.training.data import leakage
+    from twinpass.training.setup import open_rows
 
-    text = open_corpus(run.data, columns=run.columns, skip_bad_rows=run.skip_bad_rows, header=run.header)
-    return leakage(text, open_corpus(evaluation))
+    return leakage(open_rows(run, None), open_corpus(evaluation))
 
 
 def _write_report(run: Run, result: Result, command: str | None) -> None:
@@ -96,6 +102,6 @@ def _ingredients(run: Run, result: Result) -> list[MadeFrom]:
     """Return the training text and the weights, with their fingerprints."""
     from twinpass.files import sha256
 
-    (text,) = (each["fingerprint"] for each in result.provenance["data"])
-    weights = sorted(result.output.glob("model*.safetensors"))
-    return [("data", run.data, text), *(("weights", path.name, sha256(path)) for path in weights)]
+    texts = [("data", each["source"], each["fingerprint"]) for each in result.provenance["data"]]
+    weights = sorted(result.output.glob("*model*.safetensors"))
+    return [*texts, *(("weights", path.name, sha256(path)) for path in weights)]

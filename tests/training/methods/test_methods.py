@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.training.tiny_runs import (
+    AFTER_SIMCSE,
     NAMES,
     build,
     make_documents,
@@ -240,7 +241,14 @@ def test_gradients_reach_what_trains_and_nothing_else(name, models, tmp_path) ->
     ("name", "steps", "share"),
     [
         *(("ct", 40, 0.5), ("sbert", 40, 0.5), ("is-bert", 40, 0.5)),
-        *(("declutr", 100, 0.8), ("infersent", 60, 0.5), ("mlm", 60, 0.8)),
+        *(("declutr", 100, 0.8), ("infersent", 60, 0.5), ("mlm", 60, 0.8), ("distill", 40, 0.5)),
+        *(
+            ("esimcse", 30, 0.7),
+            ("promptbert", 60, 0.7),
+            ("sncse", 30, 0.8),
+            ("rankcse", 30, 0.9),
+            ("diffcse", 30, 0.8),
+        ),
     ],
 )
 def test_it_learns_a_toy(name, steps, share, models, tmp_path) -> None:
@@ -482,7 +490,7 @@ def test_chunks_change_nothing_but_memory(name, models, tmp_path) -> None:
 
 
 @pytest.mark.bf16
-@pytest.mark.parametrize("name", ["ct", "sbert", "is-bert", "declutr"])
+@pytest.mark.parametrize("name", ["ct", "sbert", "is-bert", "declutr", *AFTER_SIMCSE])
 def test_mixed_precision_trains(name, models, tmp_path) -> None:
     run = run_for(name, models, tmp_path / "out", precision="bf16", steps=2)
     assert math.isfinite(train(run, rows=rows_for(name)).loss or math.nan)

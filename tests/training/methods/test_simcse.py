@@ -22,7 +22,7 @@ from twinpass.log import Started, Stepped
 from twinpass.text.views import VIEWS
 from twinpass.training.data import text_hash
 from twinpass.training.loop import train
-from twinpass.training.methods.simcse import OBJECTIVE, contrastive_loss, false_negatives, negatives_per_anchor
+from twinpass.training.objectives import OBJECTIVE, contrastive_loss, false_negatives, negatives_per_anchor
 
 PASSES = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 H, POSITIVE, NEGATIVE = PASSES

@@ -1,7 +1,7 @@
 """What runs the model when encoding, one file each: torch (the reference), and openvino for exported models.
 
-Also where, and in which precision. A runtime takes token ids as arrays and returns vectors as arrays, so that only
-torch's needs torch to compute; nothing here imports torch before it is needed.
+A static model runs itself. Also where, and in which precision. A runtime takes token ids as arrays and returns vectors
+as arrays, so that only torch's needs torch to compute; nothing here imports torch before it is needed.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Runtime(Protocol):
 
 def make_runtime(name: str, encoder: Encoder, *, precision: str) -> Runtime:
     """Return the named runtime for an encoder, importing what it needs only now."""
+    if encoder.static is not None:
+        return encoder.static
     if encoder.exported is not None:
         from twinpass.encoder.runtime.openvino import OpenVinoRuntime
 

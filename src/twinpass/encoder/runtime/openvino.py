@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -44,6 +45,16 @@ def _stop_telemetry() -> None:
         sender.TelemetrySender.send = lambda *_: None
 
 
+@functools.cache
+def core() -> Any:
+    """Return OpenVINO's entry point, one for the whole process, which is never destroyed.
+
+    Each one gives the thread a stack for signals, and puts the one before it back when it is destroyed. If several are
+    destroyed in another order than the reverse, a freed stack comes back, and the next Ctrl-C is a segmentation fault.
+    """
+    return load_openvino().Core()
+
+
 class OpenVinoRuntime:
     """Runs a graph that maps token ids to vectors; it is compiled when it is first used."""
 
@@ -77,10 +88,9 @@ def compiled(exported: Exported) -> Any:
 
     Compiling int8 takes three times as long as reading what was compiled; with fp32 nothing would be gained.
     """
-    openvino = load_openvino()
-    core, options = openvino.Core(), _options()
+    openvino, options = load_openvino(), _options()
     if exported.precision != "int8":
-        return core.compile_model(os.fspath(exported.path), "CPU", options)
+        return core().compile_model(os.fspath(exported.path), "CPU", options)
     limit = processor.active_limit()[0]
     machine = (processor.processor_name(), processor.announced(), limit, installed("openvino"), options)
     key = hashlib.sha256(repr((exported.fingerprint, machine)).encode()).hexdigest()
@@ -90,10 +100,10 @@ def compiled(exported: Exported) -> Any:
         kept = np.fromfile(place, dtype=np.uint8)
         digest, content = kept[:32].tobytes(), kept[32:]
         if hashlib.sha256(content.data).digest() == digest:
-            graph = core.import_model(openvino.Tensor(content), "CPU", options)
+            graph = core().import_model(openvino.Tensor(content), "CPU", options)
             keep_recent(place)
             return graph
-    graph = core.compile_model(os.fspath(exported.path), "CPU", options)
+    graph = core().compile_model(os.fspath(exported.path), "CPU", options)
     with contextlib.suppress(OSError, UserError, RuntimeError):  # without a cache, every process compiles
         made = graph.export_model().getvalue()
         cache_folder("compiled")

@@ -1,12 +1,16 @@
 """Table 6: poolers."""
 
+from dataclasses import replace
+
 from twinpass.recipes.recipe import Recipe, Row, supervised, unsupervised
 from twinpass.recipes.tables.shared import SIMCSE
 
 
 def _pooled(key: str, label: str, pooler: str, *paper: float) -> Row:
     unsup = SIMCSE if pooler == SIMCSE.run.pooler else unsupervised(pooler=pooler)
-    return Row(key=key, label=label, models={"unsup": unsup, "sup": supervised(pooler=pooler)}, paper=paper)
+    models = {"unsup": unsup, "sup": supervised(pooler=pooler)}
+    kept = {column: replace(model, keeps_pooler=True) for column, model in models.items()}
+    return Row(key=key, label=label, models=kept, paper=paper)
 
 
 RECIPE = Recipe(

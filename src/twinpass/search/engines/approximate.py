@@ -16,28 +16,44 @@ from numpy.typing import NDArray
 from twinpass.search.engines.exact import Floats, Rows, top
 
 AUTO, EXACT, HNSW, IVF_PQ = "auto", "exact", "hnsw", "ivf-pq"
-KINDS = (AUTO, EXACT, HNSW, IVF_PQ)  # in the order of the sizes they are for
+KINDS = (AUTO, EXACT, HNSW, IVF_PQ)  # what a user may ask for
+FLOAT32, INT8, BINARY = STORAGES = ("float32", "int8", "binary")  # what the vectors are held as in memory
+HNSW_INT8 = "hnsw-int8"
+ENGINES = (EXACT, INT8, BINARY, HNSW, HNSW_INT8, IVF_PQ)  # what searches a segment, in the order of sizes
 
 # With 384 dimensions on one core, an exact search of 40,000 takes 4.6 ms per query, so 200,000 take about 23 ms, and
 # nothing has to be built; a graph answers in 0.4 ms and takes a minute to build at that size (benchmarks/search.py).
 # Beyond two million its half-precision vectors and links need 2 GB of memory, and codes a twentieth of that.
 HNSW_FROM = 200_000
 IVF_PQ_FROM = 2_000_000
+SMALL_FROM = 1_000  # texts from which small vectors are used: fewer take no memory worth saving
 LEAST = {EXACT: 0, HNSW: 1_000, IVF_PQ: 10_000}  # faiss learns nothing from fewer: 256 codes need 39 examples each
 
 LINKS = 32  # of each node of the graph
 BUILD_EFFORT = 80  # candidates considered for them
 DIMENSIONS_PER_CODE = 8  # numbers that one byte stands for
 EXAMPLES_PER_LIST = 64  # vectors that each list is learned from
-REFINED = {HNSW: 1, IVF_PQ: 10}  # candidates that are scored exactly, per requested neighbour
-EFFORTS = {HNSW: (64, 128, 256, 512), IVF_PQ: (8, 16, 32, 64, 128, 256)}
+REFINED = {HNSW: 1, HNSW_INT8: 2, IVF_PQ: 10}  # candidates that are scored exactly, per requested neighbour
+GRAPH_EFFORTS = (64, 128, 256, 512)
+# Of the graph, the candidates it looks at; of lists, how many are searched; of codes, the candidates per neighbour.
+EFFORTS = {
+    HNSW: GRAPH_EFFORTS,
+    HNSW_INT8: GRAPH_EFFORTS,
+    IVF_PQ: (8, 16, 32, 64, 128, 256),
+    INT8: (2, 4, 8, 16),
+    BINARY: (4, 8, 16, 32, 64, 128),
+}
+TRAINED = 65_536  # vectors that the range of int8 is learned from
 TARGET = 0.97  # of recall@10
 SAMPLE = 500  # rows to measure it on
 BLOCK = 16_384  # vectors added together
 
 
-def kind_for(rows: int, requested: str) -> str:
+def kind_for(rows: int, requested: str, storage: str = FLOAT32) -> str:
     """Return how this many rows are searched: as requested, or by size; exactly if there are too few to learn from."""
+    if storage != FLOAT32:
+        graph = rows >= HNSW_FROM if requested == AUTO else requested == HNSW
+        return EXACT if rows < SMALL_FROM else BINARY if storage == BINARY else HNSW_INT8 if graph else INT8
     if requested == AUTO:
         return IVF_PQ if rows >= IVF_PQ_FROM else HNSW if rows >= HNSW_FROM else EXACT
     return requested if rows >= LEAST[requested] else EXACT
@@ -55,28 +71,33 @@ class Approximate:
     @classmethod
     def build(cls, kind: str, vectors: Floats, *, seed: int = 0) -> Approximate:
         """Build an index over vectors, which are read in blocks."""
-        index = _graph(vectors) if kind == HNSW else _lists(vectors, seed)
+        index = _lists(vectors, seed) if kind == IVF_PQ else _codes(kind, vectors, seed)
         for start in range(0, len(vectors), BLOCK):
-            index.add(np.ascontiguousarray(vectors[start : start + BLOCK]))
+            block = np.ascontiguousarray(vectors[start : start + BLOCK])
+            index.add(bits(block) if kind == BINARY else block)
         return cls(index, kind, vectors)
 
     @classmethod
     def load(cls, path: Path, kind: str, vectors: Floats, effort: int) -> Approximate:
         """Read what `save` wrote; raise ValueError if it belongs to other vectors."""
-        index = _faiss().read_index(str(path))
-        if (index.ntotal, index.d) != vectors.shape:
-            raise ValueError(f"expected an index of {vectors.shape}, got {(index.ntotal, index.d)}")
+        faiss = _faiss()
+        index = (faiss.read_index_binary if kind == BINARY else faiss.read_index)(str(path))
+        rows, dimensions = vectors.shape
+        expected = (rows, -(-dimensions // 8) * 8 if kind == BINARY else dimensions)
+        if (index.ntotal, index.d) != expected:
+            raise ValueError(f"expected an index of {expected}, got {(index.ntotal, index.d)}")
         return cls(index, kind, vectors, effort)
 
     def save(self, path: Path) -> None:
         """Write what searching needs, apart from the vectors themselves."""
-        _faiss().write_index(self.index, str(path))
+        faiss = _faiss()
+        (faiss.write_index_binary if self.kind == BINARY else faiss.write_index)(self.index, str(path))
 
     def top(self, queries: Floats, *, k: int, allowed: NDArray[np.bool_] | None = None) -> tuple[Floats, Rows]:
         """Return the inner products and rows (n, k) of the best that were found; a row of -1 means none."""
         k = min(k, len(self.vectors))
-        count = min(k * REFINED[self.kind], len(self.vectors))
-        _, candidates = self.index.search(queries, count, params=self._parameters(count, allowed))
+        count = min(k * REFINED.get(self.kind, self.effort), len(self.vectors))
+        candidates = self._candidates(queries, count, allowed)
         scores = np.full((len(queries), k), -np.inf, np.float32)
         rows = np.full((len(queries), k), -1, np.int64)
         for place, (query, found) in enumerate(zip(queries, candidates, strict=True)):
@@ -86,10 +107,27 @@ class Approximate:
             scores[place, : len(order)], rows[place, : len(order)] = exact[order], found[order]
         return scores, rows
 
+    def _candidates(self, queries: Floats, count: int, allowed: NDArray[np.bool_] | None) -> Rows:
+        """Return rows (n, count) that are probably the nearest; -1 means none."""
+        faiss, found = _faiss(), None
+        if self.kind != BINARY:
+            _, found = self.index.search(queries, count, params=self._parameters(count, allowed))
+        elif allowed is None:
+            _, found = self.index.search(bits(queries), count)
+        else:  # by the number of bits that differ, among the codes of the allowed rows
+            rows = np.flatnonzero(allowed)
+            codes = faiss.vector_to_array(self.index.xb).reshape(len(self.vectors), -1)[rows]
+            _, places = faiss.knn_hamming(bits(queries), codes, min(count, len(rows)))
+            found = np.where(places < 0, -1, rows[places])
+        candidates: Rows = found
+        return candidates
+
     def _parameters(self, count: int, allowed: NDArray[np.bool_] | None) -> Any:
         faiss = _faiss()
         chosen = {} if allowed is None else {"sel": faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little"))}
-        if self.kind == HNSW:
+        if self.kind == INT8:
+            return faiss.SearchParameters(**chosen)
+        if self.kind != IVF_PQ:
             return faiss.SearchParametersHNSW(efSearch=max(self.effort, count), **chosen)
         return faiss.SearchParametersIVF(nprobe=self.effort, **chosen)
 
@@ -129,11 +167,27 @@ def _faiss() -> Any:
     return faiss
 
 
-def _graph(vectors: Floats) -> Any:
-    """Half precision halves the graph's memory; the candidates are scored exactly anyway."""
+def bits(vectors: Floats) -> NDArray[np.uint8]:
+    """Return the signs of vectors (n, d) as bits (n, d / 8)."""
+    return np.packbits(vectors > 0, axis=1)
+
+
+def _codes(kind: str, vectors: Floats, seed: int) -> Any:
+    """Return an empty index that holds small vectors, in a graph or in a row; candidates are scored exactly anyway."""
     faiss = _faiss()
-    index = faiss.IndexHNSWSQ(vectors.shape[1], faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.hnsw.efConstruction = BUILD_EFFORT
+    rows, dimensions = vectors.shape
+    if kind == BINARY:
+        return faiss.IndexBinaryFlat(-(-dimensions // 8) * 8)
+    types = faiss.ScalarQuantizer
+    if kind == INT8:
+        index = faiss.IndexScalarQuantizer(dimensions, types.QT_8bit, faiss.METRIC_INNER_PRODUCT)
+    else:
+        code = types.QT_fp16 if kind == HNSW else types.QT_8bit
+        index = faiss.IndexHNSWSQ(dimensions, code, LINKS, faiss.METRIC_INNER_PRODUCT)
+        index.hnsw.efConstruction = BUILD_EFFORT
+    if kind != HNSW:
+        chosen = np.sort(np.random.default_rng(seed).choice(rows, min(rows, TRAINED), replace=False))
+        index.train(np.ascontiguousarray(vectors[chosen]))
     return index
 
 

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from twinpass.errors import ConfigError, InputError, OutputError
+from twinpass.search.engines.approximate import FLOAT32
 from twinpass.search.engines.exact import Floats
 from twinpass.search.engines.milvus_filters import expression
 from twinpass.search.engines.milvus_store import ANSWERING, KINDS, METRIC, PAGE, Address, Store, signed
 from twinpass.search.filters import Filter, Where, parse
 from twinpass.search.index import Index
 from twinpass.search.manifest import Manifest
-from twinpass.search.results import Added, Hit, Info
+from twinpass.search.results import Added, Hit, Id, Info
+from twinpass.search.searching import DENSE, check_mode
 from twinpass.search.segment import Block, Ids, check_vectors, digest_of
 from twinpass.search.verify import DAMAGED, OK, Verdict, Verification
 from twinpass.search.writer import check_kind, peek
@@ -46,6 +48,8 @@ def build(
     unique: bool,
     overwrite: bool,
     facts: Mapping[str, Any] | None,
+    id_column: None = None,
+    storage: str = FLOAT32,
 ) -> None:
     """Make an index of blocks; until all are written, what was there before stays."""
     store = Store(place, create=True)
@@ -84,8 +88,17 @@ class MilvusIndex(Index):
         self._manifest = self._existing()
 
     @classmethod
-    def check_target(cls, place: Address, *, kind: str, overwrite: bool) -> None:
+    def check_target(
+        cls, place: Address, *, kind: str, storage: str, unique: bool, id_column: str | None, overwrite: bool
+    ) -> None:
         """Refuse, before any work is done, a collection where an index could not be built."""
+        if storage != FLOAT32:
+            raise ConfigError(f"Milvus holds vectors in float32, not in {storage}. Keep the index in a folder.")
+        if id_column is not None:
+            raise ConfigError(
+                "an index on Milvus has no id column: Milvus cannot replace rows in one step. Leave out the id column, "
+                "and remove what is to be replaced by a filter; or keep the index in a folder."
+            )
         check_kind(kind, KINDS, " with Milvus")
         place.check_ready(create=True)
         if not place.is_file or Path(place.uri).exists():  # connecting to a missing file would make it
@@ -112,9 +125,9 @@ class MilvusIndex(Index):
             facts = {**(facts or {}), "skipped": skipped}
             parts = (replace(part, rows=next_id),)
             self._put(manifest.changed("add", added, facts, parts=parts, next_id=next_id, pending=False))
-        return Added(added, skipped, facts)
+        return Added(added, skipped, provenance=facts)
 
-    def _remove(self, ids: Sequence[int] | None, texts: Sequence[str] | None, given: Filter | None) -> int:
+    def _remove(self, ids: Sequence[Id] | None, texts: Sequence[str] | None, given: Filter | None) -> int:
         self.refresh()
         with self._store.explained():
             if ids is not None:
@@ -145,30 +158,67 @@ class MilvusIndex(Index):
         with self._store.explained():
             manifest = self._store.manifest()
             if manifest is None:
-                advice = "Make one with: twinpass index build MODEL TEXTS -o NAME --milvus URI"
+                advice = "Make one with: twinpass index build TEXTS -m MODEL -o NAME --milvus URI"
                 raise InputError(f"there is no index {self.place}. {advice}")
             self._store.load(manifest.parts[0].name)
             return manifest
 
     def search_vectors(
-        self, vectors: Floats, k: int = 10, *, where: Where = None, min_score: float | None = None
+        self,
+        vectors: Floats | None,
+        k: int = 10,
+        *,
+        texts: Sequence[str] | None = None,
+        mode: str = DENSE,
+        where: Where = None,
+        min_score: float | None = None,
+        group: bool | None = None,
     ) -> list[list[Hit]]:
         """Return each query's k nearest texts, best first."""
         if not 1 <= k <= MOST:
             raise ConfigError(f"k is {k}; expected 1 to {MOST:,} with Milvus.")
+        if mode != DENSE:
+            check_mode(mode)
+            raise ConfigError(f"an index on Milvus is searched by vectors only, not by {mode}. Keep it in a folder.")
         queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
         self.refresh()
         check_vectors(queries, dimensions=self.dimensions)
         visible, least = self._visible(parse(where)), -np.inf if min_score is None else min_score
-        effort = {"ef": max(EFFORT, k)} if self.manifest.kind == "hnsw" else {}
-        options = {"limit": k, "filter": visible, "search_params": {"metric_type": METRIC, "params": effort}}
-        options |= {"anns_field": "vector", "output_fields": ["text", "metadata"], "timeout": ANSWERING}
+        search = self._grouped if self._groups(group) else self._nearest
         found: list[list[Hit]] = []
         for start in range(0, len(queries), QUERIES):
             with self._store.explained():
-                answers = self._store.client.search(self._rows, list(unit(queries[start : start + QUERIES])), **options)
-            found += [[hit for hit in map(_hit, answer) if hit.score >= least] for answer in answers]
-        return found
+                found += search(unit(queries[start : start + QUERIES]), k, visible)
+        return [[hit for hit in hits if hit.score >= least] for hits in found]
+
+    def _nearest(self, queries: Floats, k: int, visible: str) -> list[list[Hit]]:
+        effort = {"ef": max(EFFORT, k)} if self.manifest.kind == "hnsw" else {}
+        options = {"limit": k, "filter": visible, "search_params": {"metric_type": METRIC, "params": effort}}
+        options |= {"anns_field": "vector", "output_fields": ["text", "metadata"], "timeout": ANSWERING}
+        return [list(map(_hit, found)) for found in self._store.client.search(self._rows, list(queries), **options)]
+
+    def _grouped(self, queries: Floats, k: int, visible: str) -> list[list[Hit]]:
+        """Search until each query has k different texts, or all; the first row of equal texts stands for them."""
+        found: dict[int, list[Hit]] = {}
+        waiting, limit = list(range(len(queries))), k
+        while waiting:
+            for query, hits in zip(waiting, self._nearest(queries[waiting], limit, visible), strict=True):
+                distinct = list({hit.text: hit for hit in reversed(hits)}.values())[::-1]  # the best of each text
+                if len(distinct) >= k or len(hits) < limit or limit == MOST:
+                    found[query] = sorted(distinct, key=lambda hit: -hit.score)[:k]
+            waiting = [query for query in waiting if query not in found]
+            limit = min(4 * limit, MOST)
+        texts = {hit.text for hits in found.values() for hit in hits}
+        equal: dict[str, list[dict[str, Any]]] = {text: [] for text in texts}
+        fields = ["id", "text", "metadata"]
+        for row in self._store.find_each(self._rows, "digest", signed(digest_of(texts)), fields, visible):
+            if row["text"] in equal:
+                equal[row["text"]].append(row)
+        shown = {text: (min(rows, key=lambda row: int(row["id"])), len(rows)) for text, rows in equal.items() if rows}
+        return [
+            [_group(hit, *shown[hit.text]) if hit.text in shown else hit for hit in found[query]]
+            for query in range(len(queries))
+        ]
 
     def _check_where(self, where: Where) -> None:
         self.refresh()  # for columns that others have added
@@ -189,29 +239,28 @@ class MilvusIndex(Index):
         """The name of the collection of rows."""
         return self._manifest.parts[0].name
 
-    def ids(self) -> Ids:
+    def numbers(self) -> Ids:
         """Return the ids of all rows, ascending."""
         with self._store.explained():
             found = self._store.find(self._rows, self._visible() or "id >= 0", ["id"])
             return np.array(sorted(int(row["id"]) for row in found), np.int64)
 
-    def vectors(self, ids: Sequence[int] | Ids | None = None) -> Floats:
-        """Return the unit vectors (n, d) of these ids, or of all."""
-        chosen = self.ids() if ids is None else ids
-        rows = self._by_id(chosen, ["id", "vector"])
-        vectors = [rows[int(each)]["vector"] for each in chosen]
+    def vectors_numbered(self, numbers: Sequence[int] | Ids) -> Floats:
+        """Return the unit vectors (n, d) of these ids."""
+        rows = self._by_id(numbers, ["id", "vector"])
+        vectors = [rows[int(each)]["vector"] for each in numbers]
         return np.asarray(vectors, dtype=np.float32).reshape(len(vectors), self.dimensions)
 
-    def entries(self, ids: Sequence[int] | Ids) -> list[Hit]:
+    def entries_numbered(self, numbers: Sequence[int] | Ids) -> list[Hit]:
         """Return texts and metadata of these ids, each with score 1."""
-        rows = self._by_id(ids, ["id", "text", "metadata"])
-        return [_hit({"id": each, "distance": 1.0, "entity": rows[int(each)]}) for each in ids]
+        rows = self._by_id(numbers, ["id", "text", "metadata"])
+        return [_hit({"id": each, "distance": 1.0, "entity": rows[int(each)]}) for each in numbers]
 
     def nearest(self, vectors: Floats, k: int) -> tuple[Floats, Ids]:
         """Return cosines and ids (n, at most k) of the nearest rows; an id of -1 means none."""
         scores = np.full((len(vectors), k), -np.inf, np.float32)
         ids = np.full((len(vectors), k), -1, np.int64)
-        for row, hits in enumerate(self.search_vectors(vectors, k)):
+        for row, hits in enumerate(self.search_vectors(vectors, k, group=False)):
             scores[row, : len(hits)] = [hit.score for hit in hits]
             ids[row, : len(hits)] = [hit.id for hit in hits]
         return scores, ids
@@ -233,7 +282,7 @@ class MilvusIndex(Index):
         hidden = f"id < {self.manifest.next_id}" if self.manifest.pending else ""  # of an unfinished addition
         return " and ".join(part for part in (hidden, expression(given, self.columns)) if part)
 
-    def _by_id(self, ids: Sequence[int] | Ids, fields: Sequence[str]) -> dict[int, dict[str, Any]]:
+    def _by_id(self, ids: Sequence[Id] | Ids, fields: Sequence[str]) -> dict[int, dict[str, Any]]:
         """Return the rows with these ids by id, or say which id is missing."""
         given = [int(each) for each in ids]
         with self._store.explained():
@@ -244,6 +293,10 @@ class MilvusIndex(Index):
         return rows
 
 
+def _group(hit: Hit, first: Mapping[str, Any], copies: int) -> Hit:
+    return hit._replace(id=int(first["id"]), metadata=dict(first["metadata"]), copies=copies)
+
+
 def _hit(found: Mapping[str, Any]) -> Hit:
     entity = found["entity"]
-    return Hit(int(found["id"]), str(entity["text"]), float(found["distance"]), dict(entity["metadata"]))
+    return Hit(int(found["id"]), float(found["distance"]), str(entity["text"]), dict(entity["metadata"]))

@@ -178,13 +178,13 @@ class Store:
                 yield from page
 
     def find_each(
-        self, name: str, field: str, values: Sequence[int], fields: Sequence[str]
+        self, name: str, field: str, values: Sequence[int], fields: Sequence[str], visible: str = ""
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows in which a field has one of these values."""
+        """Yield the rows in which a field has one of these values, and for which another expression holds."""
         given = list(dict.fromkeys(values))
         for start in range(0, len(given), PAGE):
             listed = ", ".join(map(str, given[start : start + PAGE]))
-            yield from self.find(name, f"{field} in [{listed}]", fields)
+            yield from self.find(name, f"{field} in [{listed}]" + (f" and {visible}" if visible else ""), fields)
 
     def write(self, name: str, manifest: Manifest, blocks: Iterable[Block], *, unique: bool) -> tuple[Part, int]:
         """Add rows to a collection in requests of bounded size; return what was added and how many were skipped."""

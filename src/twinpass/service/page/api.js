@@ -3,9 +3,10 @@
 import { askForKey, storedKey } from "./key.js";
 
 export class ServiceError extends Error {
-  constructor(message, status) {
+  constructor(message, status, param = null) {
     super(message);
     this.status = status;
+    this.param = param; // the field of the request that was wrong
   }
 }
 
@@ -25,7 +26,8 @@ async function call(path, options) {
   if (response.status === 401 && await anotherKey(key)) return call(path, options);
   const answer = await response.json().catch(() => null);
   if (response.ok && answer !== null) return answer;
-  throw new ServiceError(answer?.error?.message ?? `The service returned status ${response.status}.`, response.status);
+  const { message = `The service returned status ${response.status}.`, param } = answer?.error ?? {};
+  throw new ServiceError(message, response.status, param);
 }
 
 async function reach(path, options) {

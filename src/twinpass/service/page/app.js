@@ -7,13 +7,13 @@ import { indexInfo, modelName } from "./facts.js";
 import { count } from "./format.js";
 import { startMatrix } from "./matrix.js";
 import { readPlace, writePlace } from "./place.js";
-import { leaveSearch, resumeSearch, startSearch } from "./search.js";
+import { leaveSearch, resumeSearch, startSearch, wanted } from "./search.js";
 import { showTab, startTabs } from "./tabs.js";
 
 const OPENED = { search: resumeSearch, corpus: showCorpus };
 
 startTabs((tab) => {
-  writePlace({ tab, query: tab === "search" ? find("#query").value.trim() : "" }, { step: true });
+  writePlace({ tab, ...(tab === "search" && wanted()) }, { step: true });
   open();
 });
 startSearch();

@@ -27,7 +27,7 @@ export function explainNoIndex(place, name) {
     make("h2", {}, "No index"),
     make("p", {}, "The service was started without an index. Build one from your own texts " +
       "(one per line, or CSV, JSONL or Parquet), and start the service with it:"),
-    make("pre", {}, "twinpass index build MODEL texts.txt -o my-index\ntwinpass serve MODEL --index my-index"),
+    make("pre", {}, "twinpass index build texts.txt -m MODEL -o my-index\ntwinpass serve MODEL --index my-index"),
     make("p", {}, `MODEL is the model of this service, ${name}, or its folder. If you have no texts, use `,
       make("code", {}, "docs:"), " instead of texts.txt: the documentation of the installed Python packages."),
     make("p", {}, "Matrix and Compare work without an index."),

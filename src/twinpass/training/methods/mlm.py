@@ -186,10 +186,11 @@ def load_mlm(encoder: Encoder, run: Run, *, rate: float, resumed: bool) -> Maske
     """Load the head that is trained with an encoder; a checkpoint fills an empty one."""
     if resumed:
         return MaskedLanguageModel.empty(encoder, rate=rate)
-    return MaskedLanguageModel.load(encoder, rate=rate, seed=run.seed, **_trust(run))
+    return MaskedLanguageModel.load(encoder, rate=rate, seed=run.seed, **trust_of(run))
 
 
-def _trust(run: Run) -> dict[str, bool]:
+def trust_of(run: Run) -> dict[str, bool]:
+    """Return what a run trusts of the models that it loads."""
     return {"trust_pickle": run.trust_pickle, "trust_remote_code": run.trust_remote_code}
 
 
@@ -202,7 +203,7 @@ def transformer_folder(model: str, *, trust_pickle: bool = False, trust_remote_c
 
 def masked_words(name: str, percent: int, run: Run, model: str, device: torch.device) -> PositiveMaker:
     """Return the maker that replaces percent % of the words by the named model's most likely words."""
-    trust: dict[str, Any] = _trust(run)
+    trust: dict[str, Any] = trust_of(run)
 
     def load() -> WordReplacer:
         # The model as it was before training, also when a run is resumed: a row's positive never changes.
@@ -211,13 +212,15 @@ def masked_words(name: str, percent: int, run: Run, model: str, device: torch.de
         # Twice what training reads of a sentence: all that it uses, and as much again for context.
         return WordReplacer(mlm, percent=percent, max_tokens=2 * run.max_tokens)
 
-    def fingerprint() -> str:
-        """Return a SHA-256 of the weights: a run is resumed with the same guesses or not at all."""
-        folder = transformer_folder(model, **trust)
-        files = sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
-        return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+    # A run is resumed with the same guesses or not at all.
+    return PositiveMaker(name, load, fingerprint=lambda: hash_weights(model, **trust))
 
-    return PositiveMaker(name, load, fingerprint=fingerprint)
+
+def hash_weights(model: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> str:
+    """Return a SHA-256 of the weights of a model's transformer and its head."""
+    folder = transformer_folder(model, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+    files = sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
+    return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
 
 
 class WordReplacer:

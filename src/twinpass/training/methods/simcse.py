@@ -1,36 +1,39 @@
-"""SimCSE (Gao, Yao and Chen, 2021): two passes of one sentence, a pair, or a triplet; Eqs. 1, 4, 5 and 8."""
+"""SimCSE (Gao, Yao and Chen, 2021): two passes of one sentence, a pair, or a triplet; Eqs. 1, 4, 5 and 8.
+
+The same encoder learns from classes and graded pairs, and from several files in turn: see `training/objectives.py`.
+"""
 
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from twinpass import equations
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.folder import read_foreign_settings, read_settings
 from twinpass.encoder.load import find_folder, released_settings
+from twinpass.encoder.lora import find_base
+from twinpass.errors import ConfigError
+from twinpass.log import Mixed
 from twinpass.text.rows import Rows
-from twinpass.text.views import VIEWS, View, add_positives, choose_view, shared_dropout
-from twinpass.training.data import count_rows, read_data
+from twinpass.text.views import add_positives, choose_view
+from twinpass.training.batches import MixedBatches, Schedule, whose_turn
+from twinpass.training.chunked import Ids
+from twinpass.training.data import Sentences, Tokenize, TrainingData, read_data
+from twinpass.training.matryoshka import over_prefixes
 from twinpass.training.method import METHODS, Method, Numbers, Outcome, Start
-from twinpass.training.methods.mlm import load_mlm, masked_words
+from twinpass.training.methods.mlm import hash_weights, load_mlm, masked_words, trust_of
+from twinpass.training.mixture import Mixture, parts_in
+from twinpass.training.objectives import Contrastive, Lesson, contrastive_loss, make_objective
 
-Keys = NDArray[np.uint64]
-Mask = NDArray[np.bool_]
-
-OBJECTIVE = {
-    "dropout": "unsupervised SimCSE: each sentence is encoded twice, dropout is the only noise (Eq. 4)",
-    "pairs": "contrastive learning on pairs (Eq. 1)",
-    "triplets": "supervised SimCSE: pairs with hard negatives (Eqs. 5 and 8)",
-}
-COLUMNS = {1: "one text column", 2: "two text columns", 3: "three text columns"}
+__all__ = ["OfSentences", "SimCSE", "contrastive_loss"]
 
 
 @METHODS.register("simcse")
@@ -41,16 +44,24 @@ class SimCSE(Method):
 
     def __init__(self, start: Start) -> None:
         super().__init__(start)
-        run = self.run
-        self.objective, self.needs_negatives = OBJECTIVE[run.view], run.view != "triplets"
-        self.view = View(1, shared_dropout) if run.share_dropout_mask else VIEWS[run.view]
+        run, parts = self.run, parts_in(self.rows, self.run)
+        self.parts = [make_objective(part.run, part.rows, name=part.name) for part in parts]
+        self.shares = [part.share for part in parts]
+        self.part = self.parts[0]  # whose turn it is
+        self.views = tuple(part.view_name for part in self.parts) if run.method == "simcse" else ()
+        self.notes += [note for part in self.parts for note in part.notes]
+        about = self.part.about if len(parts) == 1 else f"a mixture of {len(parts)} parts, one at a step"
+        self.objective = getattr(type(self), "objective", about)
         self.encoders = self._load_encoders()
         self.models = dict(zip(("encoder", "second"), self.encoders, strict=False))
         self.run = run = run.replace(pooler=self.encoders[0].pooler)
-        # Where few steps are asked for, only the rows that they use are tokenised.
-        total = count_rows(self.rows) if run.steps is not None else None
-        held = self.batches(total).visited(run.steps) if run.steps is not None and total else None
-        self.data = read_data(self.rows, self.tokenizer(self.encoders[0]), total=total, held=held)
+        self.read_used(self.tokenizer(self.encoders[0]))
+        self.data = self.part.data
+        self.offsets = np.r_[0, np.cumsum([len(part.data) for part in self.parts])]
+        if run.lora is not None:  # checkpoints hold its matrices only
+            base = self.encoders[0].settings.base
+            folder = str(find_base(base, folder=Path(run.output)))
+            self.begins_with("model", base, hashlib.sha256(hash_weights(folder, **trust_of(run)).encode()))
         self.mlm = None
         if run.mlm_weight:
             self.mlm = load_mlm(self.encoders[0], run, rate=run.mlm_rate, resumed=start.checkpoint is not None)
@@ -58,38 +69,110 @@ class SimCSE(Method):
 
     @classmethod
     def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
-        """Make positives where the run says how, and choose the view by the number of columns."""
-        view = run.view
-        if run.positive is not None:
-            view = "auto"
-            rows = add_positives(
-                rows, run, masked_words=lambda name, percent: masked_words(name, percent, run, model, device)
-            )
-        return run.replace(view=choose_view(view, width=rows.width, source=rows.source)).check(), rows
+        """Make positives where the run says how, and choose the view by the number of columns, label and score."""
+        parts = []
+        for part in parts_in(rows, run):
+            own, text, view = part.run, part.rows, part.run.view
+            if own.positive is not None:
+                view = "auto"
+                text = add_positives(text, own, masked_words=partial(masked_words, run=own, model=model, device=device))
+            view = "classes" if own.label is not None else "scores" if own.score is not None else view
+            view = choose_view(view, width=text.width, source=text.source)
+            parts.append(part._replace(run=own.replace(view=view).check(), rows=text))
+        if isinstance(rows, Mixture):
+            return (run.replace(view=parts[0].run.view) if run.data else run), Mixture(parts)
+        return parts[0].run, parts[0].rows
 
     @property
     def why(self) -> str:
         """The columns, or how positives are made."""
-        made, source = self.run.positive, self.rows.source
-        return f"positives of {source} are made by {made}" if made else f"{source} has {COLUMNS[self.rows.width]}"
+        return self.parts[0].why if len(self.parts) == 1 else f"it was given {len(self.parts)} files"
+
+    @property
+    def examples(self) -> int:
+        """The number of rows of all parts."""
+        return int(self.offsets[-1])
+
+    @property
+    def overlap(self) -> float | None:
+        """The lexical overlap of the pairs of a run with one part."""
+        return self.data.overlap if len(self.parts) == 1 else None
+
+    def mixed(self) -> list[Mixed]:
+        """Return what each part of a mixture is."""
+        if len(self.parts) == 1:
+            return []
+        return [
+            Mixed(
+                name=part.name,
+                objective=part.about,
+                view=part.view_name,
+                why=part.why,
+                rows=len(part.data),
+                share=float(share / sum(self.shares)),
+                batch_size=min(part.run.batch_size, len(part.data)),
+                lexical_overlap=part.data.overlap,
+            )
+            for part, share in zip(self.parts, self.shares, strict=True)
+        ]
+
+    def read_used(self, tokenize: Tokenize) -> None:
+        """Tokenise the rows; where few steps are asked for, only those that they use."""
+        steps = self.run.steps
+        turns = None if steps is None else np.bincount(whose_turn(self.shares, steps), minlength=len(self.parts))
+        for place, part in enumerate(self.parts):
+            if turns is not None and not turns[place]:
+                raise ConfigError(
+                    f"{part.rows.source} has no turn in {steps} step(s). Train for more steps, give it a larger share, "
+                    "or leave it out."
+                )
+            part.read(tokenize, steps=None if turns is None else int(turns[place]))
+
+    def schedule(self) -> Schedule:
+        """Return the batches of the run; the parts of a mixture take turns."""
+        every = [part.batches(len(part.data)) for part in self.parts]
+        return every[0] if len(every) == 1 else MixedBatches(every, self.shares)
+
+    def describe(self, examples: Numbers) -> list[str]:
+        """Return "file:line: text" for some rows of one part."""
+        place = self._place_of(examples)
+        return self.parts[place].describe(examples - self.offsets[place])
+
+    # What the methods that build on SimCSE replace.
+
+    def passes(self, step: int, own: Numbers) -> list[Ids]:
+        """Return the token ids of every pass over this process's rows of the part whose turn it is."""
+        # The view says which sentences make which passes; for unsupervised SimCSE every sentence makes two.
+        return [[self.part.data.ids(text) for text in texts] for texts in self.part.passes(own)]
+
+    def project(self, vectors: Tensor, passes: Sequence[Ids]) -> Tensor:
+        """Return what is compared, from the vectors (passes, rows, d) of this process's rows."""
+        return vectors
+
+    def learn(self, vectors: Tensor, more: Tensor | None, step: int, rows: Numbers) -> Lesson:
+        """Return the loss of the vectors (passes, rows, d) of the whole batch, and of further hard negatives (M, d)."""
+        passes = [*vectors] if more is None else [*vectors, more]
+        return over_prefixes(lambda part: self.part.lesson(part, rows), passes, self.encoders[0].settings.matryoshka)
 
     def backward(self, step: int, examples: Numbers) -> Outcome:
         """Encode a batch's passes, compute the loss over all of them, and send it back to the parameters."""
-        run, own = self.run, self.processes.share(examples)
-        # The view says which sentences make which passes; for unsupervised SimCSE every sentence makes two.
-        passes = self.view.passes(self.data.columns(own))
-        ids = [self.data.ids(text) for one_pass in passes for text in one_pass]
-        encoder_of = [self.encoders[min(place, len(self.encoders) - 1)] for place in range(len(passes)) for _ in own]
-        vectors = self.encode(encoder_of, ids).view(len(passes), len(own), self.encoders[0].dimensions)
-        vectors = self.processes.gather(vectors, len(examples))
-
-        keys = self.view.passes(self.data.key_columns(examples))
-        mask = None if run.keep_duplicates else false_negatives(keys)
-        masked = 0 if mask is None else int(mask.sum())
-        hidden = None if mask is None or not masked else torch.from_numpy(mask).to(vectors.device)
-        loss = contrastive_loss(run.view, vectors.unbind(), run, hidden)
-        value = loss.item()
-        self.propagate(loss)
+        run, place = self.run, self._place_of(examples)
+        self.part, rows = self.parts[place], examples - self.offsets[place]
+        own = self.processes.share(rows)
+        passes = self.passes(step, own)
+        ids = [text for one_pass in passes for text in one_pass]
+        last = len(self.encoders) - 1
+        encoder_of = [self.encoders[min(at, last)] for at, one_pass in enumerate(passes) for _ in one_pass]
+        encoded, more = self.encode(encoder_of, ids), None
+        if self.part.ragged:  # the last pass holds any number of hard negatives of each row
+            counts = [len(self.part.passes(share)[-1]) for share in self.processes.shares(rows)]
+            encoded, more = torch.split(encoded, [len(ids) - len(passes[-1]), len(passes[-1])])
+            more, passes = self.processes.gather(more[None], counts)[0], passes[:-1]
+        vectors = encoded.view(len(passes), len(own), self.encoders[0].dimensions)
+        vectors = self.processes.gather(self.project(vectors, passes), len(rows))
+        lesson = self.learn(vectors, more, step, rows)
+        value = lesson.loss.item()
+        self.propagate(lesson.loss)
 
         mlm_loss = None
         if self.mlm is not None:
@@ -98,11 +181,12 @@ class SimCSE(Method):
             mlm_loss = self.mlm.propagate(corrupted, weight=run.mlm_weight, processes=self.processes)
         return Outcome(
             value + (mlm_loss or 0.0),
-            texts=len(passes) * len(examples),
-            negatives=negatives_per_anchor(keys, mask),
-            masked=masked,
+            texts=len(passes) * len(rows) + (0 if more is None else len(more)),
+            negatives=lesson.negatives,
+            masked=lesson.masked,
             mlm_loss=mlm_loss,
             vectors=vectors.detach(),
+            part=self.part.name if len(self.parts) > 1 else "",
         )
 
     def make_optimizer(self, parameters: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
@@ -110,15 +194,54 @@ class SimCSE(Method):
         run, fused = self.run, self.device.type in ("cpu", "cuda")
         return torch.optim.AdamW(parameters, lr=run.learning_rate, weight_decay=run.weight_decay, fused=fused)
 
+    def _place_of(self, examples: Numbers) -> int:
+        """Return which part a batch is of; the rows of a part are numbered after those of the parts before it."""
+        return int(np.searchsorted(self.offsets, examples[0], side="right")) - 1
+
     def _load_encoders(self) -> list[Encoder]:
         """Load one encoder, or two for a dual encoder; both start from one model, each with its own new MLP."""
-        pooler = None if self.start.encoder or self.start.checkpoint else _pooler(self.run)
-        first = self.load_encoder("encoder", pooler=pooler, seed=self.run.seed)
+        pooler = None if self.start.encoder or self.start.checkpoint else _pooler(self.part.run)
+        template = self.run.template if self.run.pooler == "mask" else None
+        first = self.load_encoder("encoder", pooler=pooler, seed=self.run.seed, template=template)
         if not self.run.dual_encoder:
             return [first]
         if self.start.encoder is not None and self.start.checkpoint is None:
             return [first, copy.deepcopy(first)]
         return [first, self.load_encoder("second", pooler=pooler, seed=self.run.seed + 1)]
+
+
+class OfSentences(SimCSE):
+    """What the methods share that add something to unsupervised SimCSE: they read every text as a sentence."""
+
+    part: Contrastive
+
+    def __init__(self, start: Start) -> None:
+        super().__init__(start)
+        self.more_negatives = 0.0  # per anchor, besides those of the batch
+
+    @classmethod
+    def read(cls, run: Run, rows: Rows, *, model: str, device: torch.device) -> tuple[Run, Rows]:
+        """Read every text as a sentence."""
+        return run, Sentences(rows)
+
+    def read_again(self, tokenize: Tokenize) -> TrainingData:
+        """Tokenise the same sentences in another way."""
+        return read_data(self.rows, tokenize, total=len(self.data), held=self.data.held)
+
+    @property
+    def why(self) -> str:
+        """What is read."""
+        return f"{self.rows.source} is read as: sentences"
+
+    def learn(self, vectors: Tensor, more: Tensor | None, step: int, rows: Numbers) -> Lesson:
+        """Return the loss of the vectors (passes, rows, d), of which exact duplicates are masked."""
+        hidden, negatives, masked = self.part.mask(rows, vectors.device)
+        loss = self.compare(vectors, hidden, step, rows)
+        return Lesson(loss, negatives + self.more_negatives, masked)
+
+    def compare(self, vectors: Tensor, mask: Tensor | None, step: int, examples: Numbers) -> Tensor:
+        """Return Eq. 4 of the first two passes."""
+        return contrastive_loss("dropout", vectors[:2].unbind(), self.run, mask)
 
 
 def _pooler(run: Run) -> str | None:
@@ -128,47 +251,5 @@ def _pooler(run: Run) -> str | None:
     folder = find_folder(run.model, trust_pickle=run.trust_pickle, trust_remote_code=run.trust_remote_code)
     if read_settings(folder) or read_foreign_settings(folder) or released_settings(run.model):
         return None
-    supervised = run.view != "dropout" and run.positive is None
+    supervised = run.view in ("pairs", "triplets", "classes", "scores") and run.positive is None
     return "cls_mlp" if supervised else "cls_mlp_train"
-
-
-def contrastive_loss(view: str, passes: Sequence[Tensor], run: Run, mask: Tensor | None) -> Tensor:
-    """Return the loss of a batch from the vectors of its passes, (N, d) each: one equation for each view."""
-    options: dict[str, Any] = {"similarity": run.similarity, "mask": mask}
-    # The dot product is not divided (Table D.1, "N/A").
-    options["temperature"] = run.temperature if run.similarity == "cosine" else 1.0
-    if view == "dropout":  # Eq. 4; with a shared mask there is one pass, which is used as both
-        h_z, h_z_prime = passes[0], passes[-1]
-        return equations.unsupervised(h_z, h_z_prime, **options)
-    if view == "pairs":  # Eq. 1
-        h, h_pos = passes
-        return equations.info_nce(h, h_pos, **options)
-    h, h_pos, h_neg = passes  # Eq. 8, which with the default weight of 1 is Eq. 5
-    return equations.weighted(h, h_pos, h_neg, alpha=run.hard_negative_weight, **options)
-
-
-def false_negatives(passes: Sequence[Keys]) -> Mask:
-    """Return (N, candidates), True where candidate j must not count against row i.
-
-    `passes` holds one key per row and pass; equal keys mean equal texts. A candidate is masked if it is row i's own
-    sentence or positive, or the positive of another row with the same sentence.
-    """
-    anchor, positive = passes[0], passes[min(1, len(passes) - 1)]
-    means_the_same = _equal(anchor, positive) | _equal(positive, positive) | _equal(anchor, anchor)
-    np.fill_diagonal(means_the_same, False)
-    if len(passes) < 3:
-        return means_the_same
-    hard = passes[2]
-    return np.concatenate([means_the_same, _equal(anchor, hard) | _equal(positive, hard)], axis=1)
-
-
-def negatives_per_anchor(passes: Sequence[Keys], mask: Mask | None) -> float:
-    """Return the number of negatives of the average row of the batch."""
-    rows = len(passes[0])
-    candidates = rows - 1 + (rows if len(passes) == 3 else 0)
-    return candidates - (0 if mask is None or rows == 0 else float(mask.sum()) / rows)
-
-
-def _equal(left: Keys, right: Keys) -> Mask:
-    same: Mask = left[:, None] == right[None, :]
-    return same

@@ -39,7 +39,9 @@ export function startSearch() {
   field.addEventListener("input", typed);
   filter.addEventListener("input", filtered);
   const again = () => search({ like: readPlace().like });
-  for (const control of [filter, mode, find("#k")]) control.addEventListener("change", again); // Enter is a change, too
+  for (const control of [mode, find("#k")]) control.addEventListener("change", again);
+  // Enter is a change, too. So is a click elsewhere: results that are there already stay, or the click would miss them.
+  filter.addEventListener("change", () => { if (key(wanted()) !== shown) again(); });
   panel.addEventListener("keydown", moveThroughResults);
   document.addEventListener("keydown", (event) => {
     if (event.key !== "/" || panel.hidden || event.ctrlKey || event.metaKey || isTyping(event.target)) return;

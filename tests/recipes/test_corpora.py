@@ -8,7 +8,17 @@ import shutil
 import pytest
 
 from twinpass.errors import InputError
-from twinpass.recipes.corpora import CORPORA, PAIR, Corpora, describe_text, read_captions, unquote, write_rows
+from twinpass.recipes.corpora import (
+    CORPORA,
+    PAIR,
+    SPLITS,
+    Corpora,
+    Missing,
+    describe_text,
+    read_captions,
+    unquote,
+    write_rows,
+)
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, captions
 from twinpass.recipes.recipe import (
@@ -142,6 +152,37 @@ def test_every_contradiction_of_a_premise_is_a_hard_negative(data, tmp_path):
         stream.write("p\tso\tentailment\n")
     ((premise, entailed, hard),) = rows_of(whole(tmp_path).prepare("nli-triplets-all"))
     assert (premise, entailed, sorted(hard)) == ("p", "so", ["1", "2", "3"])
+
+
+def test_classes_are_what_stands_before_the_colon(tmp_path):
+    path = write(
+        tmp_path / "senteval/downstream/TREC/train_5500.label", "DESC:manner How does it run ?", "no label here"
+    )
+    path.write_bytes(path.read_bytes() + b"\nHUM:ind Who is Andr\xe9 ?\nLOC:city\n")
+    corpora = whole(tmp_path)
+    assert rows_of(corpora.prepare("trec")) == [["How does it run ?", "DESC"], ["Who is André ?", "HUM"]]
+    assert corpora.facts("trec")["skipped"] == {"no class before a question": 2}
+
+
+def test_graded_pairs_keep_their_scores(data, tmp_path):
+    corpora = Corpora(data, tmp_path / "prepared", rows=50)
+    lines = (data / "senteval/STS/STSBenchmark/sts-train.csv").read_text("utf-8").splitlines()
+    fields = [line.split("\t") for line in lines]
+    known = {(left, right, float(score)) for *_, score, left, right in fields}
+    made = rows_of(corpora.prepare("stsb-train"))
+    assert len(made) == 50 and {(left, right, float(score)) for left, right, score in made} <= known
+
+
+@pytest.mark.parametrize("name", SPLITS)
+def test_a_split_that_is_missing_is_asked_for_by_its_path(tmp_path, name):
+    (tmp_path / "senteval" / "downstream").mkdir(parents=True)
+    with pytest.raises(Missing, match=f"no {name} text .*senteval/downstream/{SPLITS[name]}"):
+        whole(tmp_path).prepare(name)
+
+
+def test_a_text_with_a_class_or_a_score_is_encoded_once():
+    passes = {name: CORPORA[name].passes for name in ("wiki", "trec", "stsb-train", "nli-labelled", "nli-triplets")}
+    assert passes == {"wiki": 2, "trec": 1, "stsb-train": 2, "nli-labelled": 2, "nli-triplets": 3}
 
 
 def test_two_corpora_in_one_run_are_both_part_of_its_key(make_lab, data):

@@ -2,12 +2,13 @@
 
 import pytest
 
+from twinpass.config import Run
 from twinpass.errors import ConfigError
 from twinpass.evaluation.protocols import PUBLISHED
 from twinpass.recipes.corpora import CORPORA, FILES
 from twinpass.recipes.measures import MEASURES
 from twinpass.recipes.recipe import ALL, Baseline, Fitted, Trained, Training
-from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_run
+from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_baseline, scale_run
 from twinpass.recipes.tables import load_recipes
 from twinpass.training.methods import METHODS
 
@@ -15,7 +16,7 @@ RECIPES = load_recipes()
 NAMES = [
     *(f"table-{number}" for number in range(1, 9)),
     *("table-a1", "table-b1", "table-b2", "table-b3", "table-c1", "table-d1", "table-d2", "table-e1"),
-    *("figure-2", "figure-3", "figure-f1", "figure-g1", "in-text", "after-simcse"),
+    *("figure-2", "figure-3", "figure-f1", "figure-g1", "in-text", "after-simcse", "more-kinds"),
 ]
 
 
@@ -174,6 +175,40 @@ def test_simcse_counts_duplicates_as_the_papers_sums_do():
     trained = {model for recipe in RECIPES for row in RECIPES[recipe].rows for model in row.models.values()}
     runs = [part.run for model in trained for part in model.parts() if isinstance(part, Trained)]
     assert runs and all(run.keep_duplicates for run in runs)
+
+
+def test_rows_that_another_recipe_has_are_the_same_runs():
+    """Several hard negatives, the mixture and the references are trained once for all recipes."""
+    more = {row.key: row.models[ALL] for row in RECIPES["more-kinds"].rows}
+    told = {row.key: row.models[ALL] for row in RECIPES["in-text"].rows}
+    for scale in (PAPER, SMALL, SMOKE):
+        assert more["contradictions"].identity(scale) == told["contradictions"].identity(scale)
+        assert more["mixture"].identity(scale) == told["nli-and-unsup"].identity(scale)
+        assert more["sup"].identity(scale) == told["one-encoder"].identity(scale)
+    assert not RECIPES["more-kinds"].has_numbers
+
+
+def test_a_narrow_encoder_has_shorter_vectors_and_a_shallow_one_a_shallow_student():
+    more = {row.key: row.models[ALL] for row in RECIPES["more-kinds"].rows}
+    sizes = {
+        scale.name: more["matryoshka"]._scaled(scale, encoder="mine", seed=7, device="cpu").matryoshka
+        for scale in (SMALL, SMOKE)
+    }
+    assert sizes == {"small": "384,192,96,48", "smoke": "8,4,2"}
+    assert more["sup"]._scaled(SMOKE, encoder="mine", seed=7, device="cpu").matryoshka is None
+    student = Run(method="distill")
+    assert [scale_baseline(student, scale).layers for scale in (PAPER, SMALL, SMOKE)] == [6, 3, 1]
+
+
+def test_the_queue_and_soft_negatives_are_all_that_differs_from_simcse():
+    more = {
+        row.key: row.models[ALL].run for row in RECIPES["more-kinds"].rows if row.key in ("queue", "soft-negatives")
+    }
+    same = ("pooler", "batch_size", "learning_rate", "max_tokens", "temperature", "epochs", "keep_duplicates")
+    simcse = RECIPES["table-3"].rows[2].models[ALL].run
+    for run in more.values():
+        assert all(getattr(run, name) == getattr(simcse, name) for name in same)
+    assert (more["queue"].repetition, more["queue"].queue) == (0.0, 2.5)
 
 
 def test_extra_rows_stay_out_of_the_ordering():

@@ -17,7 +17,7 @@ from filelock import FileLock
 from twinpass.analysis.drawing import LIGHT, themed
 from twinpass.config import Run
 from twinpass.display import to_latex, to_markdown
-from twinpass.errors import ConfigError, OutputError, TrainingError
+from twinpass.errors import ConfigError, MissingExtra, OutputError, TrainingError
 from twinpass.recipes.corpora import Corpora, Missing
 from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
@@ -317,6 +317,103 @@ def test_the_papers_scale_trains_in_half_precision_where_a_gpu_has_it(lab, monke
     assert unsupervised().run_in(lab, 1).precision == "fp32"
 
 
+def test_a_named_precision_reaches_every_training_and_its_key(lab, monkeypatch):
+    sbert, infersent = (Baseline(baseline=name, corpus="nli-labelled") for name in ("sbert", "infersent"))
+    half = Lab(**{**vars_of(lab), "precision": "bf16"})
+    for model in (unsupervised(), supervised(), sbert):
+        assert (model.run_in(lab, 1).precision, model.run_in(half, 1).precision) == ("fp32", "bf16")
+        assert model.key(lab, 1) != model.key(half, 1)
+    full = Lab(**{**vars_of(lab), "precision": "fp32"})
+    assert unsupervised().key(full, 1) == unsupervised().key(lab, 1), "it is the default"
+    infersent.run_in(half, 1).replace(output="x", model="y").check()  # InferSent has no precision to choose
+    assert infersent.run_in(half, 1).precision == "fp32"
+    paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None, "precision": "fp32"})
+    monkeypatch.setattr("twinpass.recipes.recipe.choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    assert unsupervised().run_in(paper, 1).precision == "fp32", "the named one is used, not what the GPU has"
+
+
+def test_reports_of_another_precision_are_apart_and_say_so(lab, monkeypatch):
+    monkeypatch.setitem(MEASURES, "stsb-dev", lambda *_: Found({"stsb": 1.0}))
+    half = Lab(**{**vars_of(lab), "precision": "bf16"})
+    assert (lab.reports.name, half.reports.name) == ("smoke-encoder", "smoke-bf16-encoder")
+    recipe = Recipe(name="table-0", title="", rows=(one_model("a", "a", Raw(pooler="avg")),))
+    for each, precision in ((lab, None), (half, "bf16")):
+        outcome = run_recipe(recipe, each, seeds=[1])
+        assert outcome.facts["options"]["precision"] == precision
+        assert ("trained in bf16" in outcome.notes()[0]) is (precision is not None)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scale": "smoke", "precision": "fp8"}, "no precision named 'fp8'"),
+        ({"scale": "smoke", "precision": "fp16", "device": "cpu"}, "fp16 needs a GPU"),
+        ({"released": True, "precision": "fp32"}, "not trained here"),
+    ],
+)
+def test_a_precision_that_cannot_be_used_is_refused_before_anything_is_made(tmp_path, options, says):
+    with pytest.raises(ConfigError, match=says):
+        reproduce("table-5", output=tmp_path / "lab", **options)
+    assert not (tmp_path / "lab").exists()
+
+
+@pytest.mark.bf16
+def test_a_table_can_be_trained_in_bf16(tmp_path):
+    found = reproduce("table-7", scale="smoke", precision="bf16", device="cpu", output=tmp_path / "lab")
+    assert all(math.isfinite(row.cells["stsb"].mean) for row in found["table-7"].rows)
+    runs = [Run.read(path) for path in (tmp_path / "lab" / "models").glob("*/run.json")]
+    assert runs and {run.precision for run in runs} == {"bf16"}
+    assert (tmp_path / "lab" / "reports" / "smoke-bf16-tiny-encoder" / "table-7.json").is_file()
+
+
+def more_kinds(*keys):
+    recipe = load_recipes()["more-kinds"]
+    return dataclasses.replace(recipe, rows=tuple(row for row in recipe.rows if row.key in keys))
+
+
+def test_every_kind_of_data_and_model_has_a_number(lab):
+    """Trained and measured; and drawn and written without a column of the paper's, which has none of them."""
+    outcome = run_recipe(load_recipes()["more-kinds"], lab, seeds=[1])
+    notes = {row.row.key: row.note for row in outcome.rows if row.note}
+    assert all("[lora]" in note for note in notes.values()), notes
+    assert all(math.isfinite(row.cells["stsb"].mean) for row in outcome.rows if not row.note)
+    page = to_markdown(outcome.grids())
+    assert "STS-B: ours" in page and "paper" not in page and outcome.agreement("stsb") is None
+    assert draw_outcome(outcome) is not None
+    assert set(outcome.facts["corpora"]) == {"wiki", "nli-triplets", "nli-triplets-all", "trec", "stsb-train"}
+
+
+def test_a_row_whose_package_is_missing_says_so(lab, monkeypatch):
+    def missing():
+        raise MissingExtra("LoRA", "lora")
+
+    monkeypatch.setattr("twinpass.encoder.lora._peft", missing)
+    (row,) = run_recipe(more_kinds("lora"), lab, seeds=[1]).rows
+    assert not row.cells["stsb"].ours and "twinpass[lora]" in row.note
+
+
+def test_a_first_eighth_is_that_of_the_whole_vector(lab):
+    (row,) = more_kinds("sup-eighth").rows
+    cut = row.models[ALL]
+    whole, short = (model.open(lab, 1).encode(["the cat sits", "a dog"]) for model in (cut.of, cut))
+    assert short.shape == (2, 2) and cut.is_random
+    np.testing.assert_allclose(short, whole[:, :2] / np.linalg.norm(whole[:, :2], axis=1, keepdims=True), atol=1e-6)
+
+
+def test_students_come_from_a_teacher_that_is_trained_once(lab):
+    layers, static = (row.models[ALL] for row in more_kinds("layers", "static").rows)
+    ended = []
+    watched = Lab(**{**vars_of(lab), "on_event": lambda event: ended.append(type(event).__name__ == "Stopped")})
+    run = Run.read(Path(layers.source(watched, 1)) / "run.json")
+    assert (run.method, run.layers) == ("distill", 1) and run.model == static.of.source(watched, 1)
+    made = Path(static.source(watched, 1))
+    assert sum(ended) == 2, "the teacher and one student: a static one is not trained"
+    before = made.stat().st_mtime_ns
+    assert static.source(lab, 1) == str(made) and made.stat().st_mtime_ns == before, "it is found again"
+    assert static.open(lab, 1).encode(["the cat sits"]).shape == (1, 16)
+
+
 def test_seeds_are_spent_where_something_is_drawn(lab, monkeypatch):
     raw = Raw(pooler="avg")
     models = {
@@ -600,7 +697,7 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
 
 def test_the_list_has_the_cost_of_every_recipe():
     listing = list_recipes("paper")
-    assert len(listing.records()) == 22 and "depends on the GPU" in repr(listing)
+    assert len(listing.records()) == 23 and "depends on the GPU" in repr(listing)
     assert listing.to_dict()["recipes"][2] == {"name": "table-3", "title": "Dropout rates", "rows": 8} | {
         "trainings": 8,
         "passes": 16_000_000,

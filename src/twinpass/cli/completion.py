@@ -14,7 +14,7 @@ POOLERS = (
 RECIPES = (
     *(f"table-{name}" for name in ("1", "2", "3", "4", "5", "6", "7", "8")),
     *(f"table-{name}" for name in ("a1", "b1", "b2", "b3", "c1", "d1", "d2", "e1")),
-    *("figure-2", "figure-3", "figure-f1", "figure-g1", "in-text", "after-simcse"),
+    *("figure-2", "figure-3", "figure-f1", "figure-g1", "in-text", "after-simcse", "more-kinds"),
 )
 SCALES = ("paper", "small", "smoke")
 KINDS = ("auto", "exact", "hnsw", "ivf-pq")

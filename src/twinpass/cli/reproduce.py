@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from twinpass.cli.completion import RECIPES, SCALES, values
+from twinpass.cli.completion import PRECISIONS, RECIPES, SCALES, values
 from twinpass.cli.console import Console, verb
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """How trainings compute. A group of its own: `verb` prepares the processor for the precision of a group."""
+
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=values(PRECISIONS[:3]),  # int8 is for encoding only
+            help="Number format of the trainings: fp32, bf16 or fp16. Default: fp32; at scale paper what the GPU has.",
+        ),
+    ] = None
 
 
 @verb
 def reproduce(
     console: Console,
+    arithmetic: Arithmetic,
     names: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
             autocompletion=values(RECIPES),
-            help="table-1 ... table-e1, figure-2 ... figure-g1, in-text, after-simcse.",
+            help="table-1 ... table-e1, figure-2 ... figure-g1, in-text, after-simcse, more-kinds.",
         ),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every table and figure.")] = False,
@@ -76,6 +91,7 @@ def reproduce(
         wordnet=wordnet,
         trust_pickle=trust_pickle,
         device=console.device,
+        precision=arithmetic.precision,
         progress=console.progress,
         log=console.log,
         on_outcome=None if console.json else console.show,

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from twinpass.errors import InputError
+from twinpass.evaluation.reading import find_root
 from twinpass.files import explaining, write_json, writing
 from twinpass.progress import Log, ignore
 from twinpass.recipes.store import key_of
@@ -31,6 +32,7 @@ Files = dict[str, list[Path]]  # by kind
 SENTENCE, PAIR, TRIPLET = ("text",), ("sent0", "sent1"), ("sent0", "sent1", "hard_neg")
 SEVERAL = ("sent0", "sent1", "hard_negs")  # the last is a list
 LABELLED = ("premise", "hypothesis", "label")
+CLASSED, GRADED = ("text", "label"), ("sent0", "sent1", "score")
 SEED = 42  # which rows a smaller corpus keeps is part of the protocol, not of a run
 MAKERS = 2  # raise it when a maker below makes other rows of the same files: it is part of a corpus's file name
 RELEASED_TRIPLETS, RELEASED_PARAPHRASES = "nli_for_simcse.csv", "para-nmt-5m-processed.txt"
@@ -54,6 +56,8 @@ FILES = {
     "glove": ("glove.840B.300d.txt", "glove.6B.300d.txt", "glove_100d_40k.txt.gz", "glove.txt"),
     "senteval": ("senteval", "SentEval/data", "."),
 }
+# Training splits of evaluation sets, looked for where the evaluation reads them.
+SPLITS = {"trec": "TREC/train_5500.label", "stsb-train": "STS/STSBenchmark/sts-train.csv"}
 
 
 class Missing(InputError):
@@ -69,6 +73,11 @@ class Corpora:
 
     def find(self, kind: str) -> list[Path]:
         """Return the files of a kind; if there are none, the error says which names are looked for."""
+        if kind in SPLITS:
+            path = find_root(self.find("senteval")[0]) / SPLITS[kind]
+            if not path.is_file():
+                raise Missing(f"no {kind} text in {self.data}: expected {path}, one of SentEval's files.")
+            return [path]
         for names in FILES[kind]:
             paths = [self.data / name for name in names.split()]
             if all(path.exists() for path in paths):
@@ -221,8 +230,8 @@ class Corpus:
 
     @property
     def passes(self) -> int:
-        """How many sentences a row sends through the encoder in training; a sentence is encoded twice."""
-        return max(2, sum(column != "label" for column in self.columns))
+        """How many sentences a row sends through the encoder in training; a sentence alone is encoded twice."""
+        return 2 if self.columns == SENTENCE else sum(column not in ("label", "score") for column in self.columns)
 
 
 def _sentences(material: Material) -> list[Texts]:
@@ -361,6 +370,24 @@ def _paraphrases(material: Material) -> list[Texts]:
     return material.sample(row.texts for row in rows)
 
 
+def _classed_questions(material: Material) -> list[Texts]:
+    """Return TREC's questions with their classes: what stands before the colon of COARSE:fine."""
+    rows: list[Texts] = []
+    for line in filter(str.strip, material.first.read_text("latin-1").split("\n")):
+        label, _, question = line.strip().partition(" ")
+        coarse, colon, _ = label.partition(":")
+        if colon and question:
+            rows.append((question, coarse))
+        else:
+            material.skipped["no class before a question"] += 1
+    return material.sample(rows)
+
+
+def _graded_pairs(material: Material) -> list[Texts]:
+    """Return the pairs of STS-B's training split with their scores."""
+    return material.sample((*row.texts, f"{row.score:g}") for row in material.read(pairs=True))
+
+
 CORPORA: Registry[Corpus] = Registry("corpus")
 
 
@@ -383,6 +410,8 @@ _add("nli-training-sentences", _nli_sentences, SENTENCE, "nli", rows=942_000)  #
 _add("qqp", _questions, PAIR, "qqp", rows=134_000)
 _add("flickr", _caption_pairs, PAIR, "flickr", rows=318_000)
 _add("paranmt", _paraphrases, PAIR, "paranmt", rows=5_000_000)
+_add("trec", _classed_questions, CLASSED, "trec", rows=5_452)
+_add("stsb-train", _graded_pairs, GRADED, "stsb-train", rows=5_749)
 
 
 def write_rows(path: Path, rows: Iterable[Texts], columns: Texts) -> int:

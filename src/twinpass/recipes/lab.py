@@ -33,6 +33,7 @@ class Lab:
     output: Path
     encoder: str | None = None
     device: str = "auto"
+    precision: str | None = None  # of trainings; None: fp32, and at the paper's scale what the device has
     wordnet: str | None = None
     trust_pickle: bool = False
     log: Log = ignore
@@ -45,10 +46,11 @@ class Lab:
 
     @cached_property
     def reports(self) -> Path:
-        """The folder of reports: one for each scale, number of steps and encoder, so that none overwrites another."""
+        """The folder of reports: one for each scale, steps, precision and encoder, so that none overwrites another."""
         name = f"-{Path(self.encoder).name}" if self.encoder and self.scale.own_encoder else ""
         steps = f"-{self.scale.steps}-steps" if self.scale.steps != SCALES[self.scale.name].steps else ""
-        return self.output / "reports" / f"{self.scale.name}{steps}{name}"
+        precision = f"-{self.precision}" if self.precision else ""
+        return self.output / "reports" / f"{self.scale.name}{steps}{precision}{name}"
 
     @cached_property
     def corpora(self) -> Corpora:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.config import SUP, UNSUP, Run
+from twinpass.config import SUP, UNSUP, USERS, Run
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.runtime import choose_device, mixed_precision
 from twinpass.encoder.vector_cache import encode_once
@@ -226,7 +226,9 @@ class Trained(Training):
         run = self._scaled(lab.scale, encoder=lab.encoder, seed=seed, device=lab.device)
         if run.positive == "synonym":
             run = run.replace(wordnet=lab.wordnet)
-        if not lab.scale.own_encoder:  # as the paper's authors trained
+        if lab.precision is not None:
+            run = run.replace(precision=lab.precision)
+        elif not lab.scale.own_encoder:  # as the paper's authors trained
             run = run.replace(precision=mixed_precision(choose_device(lab.device)))
         mixture = () if self.also is None else (str(self._other_text(lab, self.also)),)
         run = run.replace(data=str(self.text(lab)), mixture=mixture)
@@ -279,6 +281,8 @@ class Baseline(Training):
             seed=seed,
             device=lab.device,
         )
+        if lab.precision is not None and self.baseline in USERS["precision"]:  # InferSent's LSTM knows only fp32
+            run = run.replace(precision=lab.precision)
         return scale_baseline(run, lab.scale)
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:

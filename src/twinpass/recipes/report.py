@@ -137,7 +137,9 @@ class Outcome(Displayed):
         recipe = self.recipe
         seeds = f"{len(self.seeds)} seed{'s' * (len(self.seeds) > 1)} ({', '.join(map(str, self.seeds))})"
         encoder = f", encoder {self.encoder}" if self.encoder else ""
-        found = [f"{recipe.protocol}; scale {self.scale}{encoder}, {seeds}"]
+        named = self.facts.get("options", {}).get("precision")
+        trained = f", trained in {named}" if named else ""
+        found = [f"{recipe.protocol}; scale {self.scale}{encoder}{trained}, {seeds}"]
         found += [note for note in (self._tracked_note(), self._pool_note()) if note]
         for column, label in recipe.columns.items() if self.scale != "smoke" else ():
             agreement = self.agreement(column)

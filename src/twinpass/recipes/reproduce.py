@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.display import Displayed, Grid
-from twinpass.encoder.runtime import choose_device
+from twinpass.encoder.runtime import check_precision, choose_device
 from twinpass.errors import ConfigError, InputError, OutputError, TwinpassError
 from twinpass.log import Stepped
 from twinpass.progress import Log, Progress, ignore, silent
@@ -70,6 +70,7 @@ def reproduce(
     wordnet: str | None = None,
     trust_pickle: bool = False,
     device: str = "auto",
+    precision: str | None = None,
     progress: Progress = silent,
     log: Log = ignore,
     on_outcome: Callable[[Outcome], None] | None = None,
@@ -81,9 +82,10 @@ def reproduce(
     one at the scale smoke. `steps` makes trainings longer or shorter than the scale does. `encoder` is used in place
     of the paper's; at the scale paper it is a folder that holds the paper's. With `released`, nothing is trained: the
     checkpoints that authors released are evaluated, from the hub or from `encoder`, a folder that holds them under
-    their hub names (`trust_pickle` for those without safetensors). `data` is the folder of training text and
-    evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is called after each
-    recipe of which at least one row could be measured; if none could, an InputError says why.
+    their hub names (`trust_pickle` for those without safetensors). `precision` is the number format of the trainings:
+    fp32 by default, and at the scale paper bf16 or fp16 on a GPU; models are evaluated in fp32. `data` is the folder of
+    training text and evaluation sets (docs/reproduce.md), `output` keeps models, scores and reports. `on_outcome` is
+    called after each recipe of which at least one row could be measured; if none could, an InputError says why.
     """
     recipes = load_recipes()
     chosen = [recipes[name] for name in names]
@@ -92,7 +94,11 @@ def reproduce(
     if released:
         if scale not in (None, "paper"):
             raise ConfigError(f"released checkpoints are evaluated in full, at the scale paper, not at {scale!r}.")
+        if precision is not None:
+            raise ConfigError("released checkpoints are not trained here, so there is no precision to train in.")
         chosen = [with_released(recipe) for recipe in chosen]
+    if precision is not None:  # now: later, every training would fail for it
+        check_precision(precision, choose_device(device))
     size = SCALES[scale or ("paper" if released else "small")]
     size = size if steps is None else size.of_steps(steps)
     generated = data is None
@@ -104,6 +110,7 @@ def reproduce(
         output=Path(output),
         encoder=encoder,
         device=device,
+        precision=precision,
         wordnet=wordnet,
         trust_pickle=trust_pickle,
         log=log,
@@ -158,6 +165,7 @@ def run_recipe(recipe: Recipe, lab: Lab, *, seeds: Sequence[int], progress: Prog
         "scale": describe(lab.scale),
         "encoder": lab.encoder,
         "encoder_content": content,
+        "precision": lab.precision,
         "seeds": list(seeds),
         "data": str(lab.data),
         "protocol": recipe.protocol,

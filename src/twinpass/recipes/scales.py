@@ -41,6 +41,8 @@ class Scale:
     tracked: Literal["all", "dev"] = "dev"  # the splits of STS-B that Figure 2 follows, every 10 steps
     seeds: int = 3  # where the user names no number
     lstm_width: int = 2048  # of InferSent's BiLSTM, each direction
+    student_layers: int = 6  # of a distilled student: half of BERT-base's
+    shorter: str | None = None  # sizes of shorter vectors (Matryoshka), where the encoder's are too short for a run's
     passes_per_second: float | None = None  # for the estimate of cost
 
     @property
@@ -115,6 +117,7 @@ SMALL = SCALES.add(
         rows=20_000,
         fitting_sentences=10_000,
         lstm_width=256,
+        student_layers=3,
         passes_per_second=13.0,
     ),
 )
@@ -131,6 +134,8 @@ SMOKE = SCALES.add(
         captions=200,
         transfer_protocol="fast",
         lstm_width=8,
+        student_layers=1,
+        shorter="8,4,2",
         passes_per_second=2000.0,
         seeds=1,
     ),
@@ -162,6 +167,7 @@ def scale_run(
         epochs=1,
         eval_every=max(1, steps // scale.evaluations),
         save_every=steps,
+        matryoshka=None if run.matryoshka is None else scale.shorter or run.matryoshka,
         track_geometry=None if run.track_geometry is None else min(run.track_geometry, steps),
     )
 
@@ -169,6 +175,8 @@ def scale_run(
 def scale_baseline(run: Run, scale: Scale) -> Run:
     """Return a baseline's run at a scale: as many rows as SimCSE sees there, in the baseline's own batches."""
     run = run.replace(epochs=EPOCHS.get(run.method, 1))
+    if run.method == "distill":
+        run = run.replace(layers=scale.student_layers)
     if not scale.own_encoder:
         return run.replace(steps=CT_STEPS, eval_every=CT_EVAL_EVERY) if run.method == "ct" else run
     seen = (scale.steps or 1) * (scale.batch_size or 1)

@@ -10,7 +10,7 @@ from twinpass.registry import Registry
 MODULES = (
     *(f"table_{number}" for number in range(1, 9)),
     *("table_a1", "table_b1", "table_b2", "table_b3", "table_c1", "table_d1", "table_d2", "table_e1"),
-    *("figure_2", "figure_3", "figure_f1", "figure_g1", "in_text", "after_simcse"),
+    *("figure_2", "figure_3", "figure_f1", "figure_g1", "in_text", "after_simcse", "more_kinds"),
 )
 
 

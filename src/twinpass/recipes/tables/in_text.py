@@ -1,9 +1,14 @@
 """What the paper says in its text, not in a table: two encoders, lexical overlap, and what did not help."""
 
-from dataclasses import replace
-
 from twinpass.recipes.recipe import ALL, ModelSpec, PairText, Recipe, Row, supervised
-from twinpass.recipes.tables.shared import BERT_FIRST_LAST, SBERT_FIRST_LAST, SUP_SIMCSE, on_nli
+from twinpass.recipes.tables.shared import (
+    BERT_FIRST_LAST,
+    CONTRADICTIONS,
+    NLI_AND_WIKI,
+    SBERT_FIRST_LAST,
+    SUP_SIMCSE,
+    on_nli,
+)
 
 _COLUMNS = {"stsb": "STS-B dev", "overlap": "lexical overlap, %", "avg": "Avg. transfer"}
 
@@ -34,8 +39,8 @@ RECIPE = Recipe(
         _score("one-encoder", "Sup. SimCSE, one encoder", SUP_SIMCSE, 86.2),
         _score("two-encoders", "Sup. SimCSE, two encoders", supervised(dual_encoder=True), 84.2),
         # The paper prints no number: neither made a meaningful difference (section 4).
-        _score("nli-and-unsup", "NLI and unsup. SimCSE in one run", replace(SUP_SIMCSE, also="wiki")),
-        _score("contradictions", "Several contradictions per premise", supervised("nli-triplets-all")),
+        _score("nli-and-unsup", "NLI and unsup. SimCSE in one run", NLI_AND_WIKI),
+        _score("contradictions", "Several contradictions per premise", CONTRADICTIONS),
         _overlap("overlap-nli", "Entailment pairs of NLI", "nli-entailment", 39.0),
         _overlap("overlap-qqp", "QQP", "qqp", 60.0),
         _overlap("overlap-paranmt", "ParaNMT", "paranmt", 55.0),

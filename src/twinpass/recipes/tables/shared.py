@@ -87,6 +87,9 @@ SIMCSE_ROBERTA_LARGE = preset("unsup-roberta-large", ROBERTA_LARGE)
 SUP_SIMCSE = preset("sup-base", BERT)
 SUP_SIMCSE_ROBERTA = preset("sup-base", ROBERTA)
 SUP_SIMCSE_ROBERTA_LARGE = preset("sup-large", ROBERTA_LARGE)
+# Batches of the two texts take turns; and each row with every contradiction that the NLI text has of its premise.
+NLI_AND_WIKI = replace(SUP_SIMCSE, also="wiki")
+CONTRADICTIONS = supervised("nli-triplets-all")
 NEXT_3 = unsupervised("wiki-documents", positive="next:3", view="pairs")
 # Key, label and model of the rows of Figures 3, F.1 and G.1.
 FIGURE_MODELS = (

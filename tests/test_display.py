@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from twinpass.display import Displayed, Grid, to_html, to_latex, to_markdown, to_text
+from twinpass.display import Displayed, Grid, counted, to_html, to_latex, to_markdown, to_text
 
 GRID = Grid("Scores & more", ["model", "score"], [["a_b", "1.50"], ["c|d", "10.00"]], notes=["50 % of it"])
 
@@ -64,3 +64,8 @@ def test_a_result_becomes_a_data_frame() -> None:
     frame = Scores("m", 2.0).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame.to_dict("records") == [{"model": "m", "score": "2.00"}]
+
+
+def test_a_number_and_its_noun_agree() -> None:
+    assert [counted(count, "text") for count in (0, 1, 1_200)] == ["0 texts", "1 text", "1,200 texts"]
+    assert [counted(count, "query", "queries") for count in (1, 2)] == ["1 query", "2 queries"]

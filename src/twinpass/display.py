@@ -22,6 +22,11 @@ _LATEX = str.maketrans(
 )
 
 
+def counted(count: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun: "1 text", "1,200 texts"; `several` is the plural if it is not `one` with an s."""
+    return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
 @dataclass(frozen=True)
 class Grid:
     """A table of text. The first column is aligned left, the others right unless they stand in `words`."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from twinpass.display import Displayed, Grid
+from twinpass.display import Displayed, Grid, counted
 from twinpass.errors import InputError, MissingExtra
 from twinpass.files import explaining, plain
 
@@ -140,9 +140,8 @@ class Result(Displayed):
         stages = {title: scores for title, scores in self.stages.items() if scores}
         if not stages:
             loss = "" if self.loss is None else f", last loss {self.loss:.4f}"
-            return [
-                Grid(f"{self.steps} steps in {self.seconds:.0f} s{loss}; no dev set, so nothing was scored", (), ())
-            ]
+            length = f"{counted(self.steps, 'step')} in {self.seconds:.0f} s"
+            return [Grid(f"{length}{loss}; no dev set, so nothing was scored", (), ())]
         names = list(stages.values())[-1]
         rows = [(name, *(f"{each[name]:.3f}" if name in each else "-" for each in stages.values())) for name in names]
         return [Grid(self.protocol, ("score", *stages), rows)]

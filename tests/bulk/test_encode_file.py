@@ -154,6 +154,20 @@ def test_columns_named_as_ours_are_renamed_and_said(model, tmp_path):
     assert "the column 'vector' of the input is called 'source_vector' in the output" in " ".join(said)
 
 
+def test_input_columns_named_like_the_numbers_of_a_csv_file_are_renamed(tmp_path: Path, model: str):
+    source, said = tmp_path / "in.csv", list[str]()
+    source.write_text("title,v0,source_v0,v007\na dog,seven,kept,bond\n")
+    output = tmp_path / "out.csv"
+    found = encode_file(source, output, model=model, columns="title", device="cpu", log=said.append)
+    names = output.read_text().splitlines()[0].split(",")
+    assert names[:5] == ["text", "source_source_v0", "source_v0", "v007", "v0"] and len({*names}) == len(names)
+    assert found.columns == ("source_source_v0", "source_v0", "v007")
+    place = [text.startswith("loading") for text in said].index(True)
+    assert any("'v0' of the input is called 'source_source_v0'" in text for text in said[:place])
+    found = encode_file(source, tmp_path / "out.jsonl", model=model, columns="title", device="cpu")
+    assert found.columns == ("v0", "source_v0", "v007")
+
+
 def test_a_row_of_two_texts_gives_both_its_other_columns(model, tmp_path):
     source = tmp_path / "pairs.csv"
     source.write_text("sent0,sent1,id\na dog,the cat,7\nthe mat,a cat,8\n")

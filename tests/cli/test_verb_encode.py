@@ -79,7 +79,7 @@ def test_stdin_and_columns_and_bad_rows(run, model, tmp_path):
     table = tmp_path / "pairs.csv"
     table.write_text("left,right,note\na dog,the cat,x\nonly one\nthe mat,a cat,y\n")
     ran = run("encode", table, "-m", model, "-o", out, "--columns", "right,left", "--skip-bad-rows")
-    assert "1 bad rows skipped" in ran.err
+    assert "1 bad row skipped" in ran.err
     expected = Encoder.load(model).encode(["the cat", "a dog", "a cat", "the mat"])
     np.testing.assert_allclose(np.load(out), expected, atol=1e-6)
     table.write_text("cat,dog\none,two\n")

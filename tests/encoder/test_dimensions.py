@@ -14,6 +14,7 @@ import twinpass
 from twinpass.encoder.dimensions import UntrainedSizeWarning
 from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.folder import read_settings
+from twinpass.encoder.layers import FITS, with_layer
 from twinpass.errors import ConfigError, ModelError
 from twinpass.search.index import Index
 
@@ -89,6 +90,23 @@ def test_impossible_sizes_are_refused(trained: str):
     short = Encoder.load(trained, device="cpu", dimensions=8)
     with pytest.raises(ConfigError, match="has 8, so expected 1 to 8"):
         short.encode(TEXTS, dimensions=16)
+
+
+def test_impossible_sizes_are_refused_before_weights_are_read(trained: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("twinpass.encoder.load._load_transformer", lambda *_, **__: pytest.fail("weights were read"))
+    with pytest.raises(ConfigError, match=r"dimensions is 33; .* has 32"):
+        Encoder.load(trained, device="cpu", dimensions=33)
+    with pytest.raises(ConfigError, match=r"dimensions is 65; .* has 64"):
+        Encoder.load(trained, pooler="avg+cls", device="cpu", dimensions=65)
+
+
+def test_a_layer_that_changes_the_size_decides_which_sizes_are_impossible(model: str, tmp_path: Path):
+    encoder = Encoder.load(model, device="cpu")
+    fitted = with_layer(encoder, FITS["whitening"](encoder.encode(TEXTS), keep=2))
+    fitted.save(tmp_path / "fitted")
+    assert Encoder.load(tmp_path / "fitted", device="cpu", dimensions=2).dimensions == fitted.dimensions == 2
+    with pytest.raises(ConfigError, match=r"dimensions is 3; .* has 2"):
+        Encoder.load(tmp_path / "fitted", device="cpu", dimensions=3)
 
 
 def test_what_changes_a_model_needs_all_of_it(trained: str, tmp_path: Path):

@@ -192,7 +192,7 @@ def test_a_string_is_not_a_list_of_letters(encoder: Encoder) -> None:
 def test_truncation_obeys_the_tokenizers_side(checkpoints) -> None:
     encoder = Encoder.load(checkpoints("bert"), pooler="avg")
     encoder.tokenizer.truncation_side = "left"
-    with pytest.warns(TruncationWarning, match="only their end was encoded"):
+    with pytest.warns(TruncationWarning, match="only (its|their) end was encoded"):
         cut = encoder.encode("the cat sat on the mat", max_tokens=5)
     np.testing.assert_allclose(cut, encoder.encode("on the mat"), atol=1e-6)
 

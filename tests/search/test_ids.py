@@ -101,6 +101,35 @@ def test_what_is_no_id_is_refused_and_nothing_changes(tmp_path: Path, metadata: 
     assert contents(Index.open(tmp_path / "index")) == {"a": "text"}
 
 
+@pytest.mark.parametrize(
+    ("rows", "column", "message"),
+    [
+        ("1,a dog\n2,a cat\n", "tikcet", "expected an id in the column 'tikcet'.*Did you mean 'ticket'"),
+        ("1,a dog\n2,a cat\n", "text", "expected an id in the column 'text'.*Columns beside the text: ticket"),
+        ("1,a dog\n ,a cat\n", "ticket", "text 2: expected an id"),
+        ("1,a dog\n1,a cat\n", "ticket", "text 2: the id '1' in the column 'ticket' occurs twice"),
+    ],
+)
+def test_wrong_ids_are_found_before_the_model_is_loaded(tmp_path: Path, rows: str, column: str, message: str) -> None:
+    source, said = tmp_path / "tickets.csv", list[str]()
+    source.write_text(f"ticket,text\n{rows}")
+    given = [{"ticket": row.split(",")[0]} for row in rows.splitlines()]
+    options = {"encoder": "no/such/model", "id_column": column, "log": said.append}
+    with pytest.raises(InputError, match=message):
+        Index.build(tmp_path / "index", source, columns="text", **options)
+    with pytest.raises(InputError, match=message):
+        Index.build(tmp_path / "index", ["a dog", "a cat"], metadata=given, **options)
+    assert not any("loading" in text for text in said)
+
+
+def test_wrong_ids_of_texts_to_add_are_found_before_the_model_is_loaded(tmp_path: Path) -> None:
+    index = Index.from_blocks(tmp_path / "index", [block({"a": "text"})], model=MODEL, id_column="ticket")
+    source = tmp_path / "tickets.csv"
+    source.write_text("number,text\n1,a dog\n")
+    with pytest.raises(InputError, match="text 1: expected an id in the column 'ticket'"):
+        index.add(source, columns="text")
+
+
 def test_unique_texts_and_an_id_column_exclude_each_other(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="either unique texts or an id column"):
         Index.from_blocks(tmp_path / "index", [block({"a": "b"})], model=MODEL, id_column="ticket", unique=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from twinpass.errors import ConfigError
 from twinpass.search import keywords
 from twinpass.search.index import Block, Index
-from twinpass.search.keywords import words_of
+from twinpass.search.keywords import MAX_WORDS, query_words, words_of
 from twinpass.search.searching import fuse
 
 MODEL = {"name": "toy", "fingerprint": "f" * 64}
@@ -243,3 +245,34 @@ def test_words_take_their_space_before_they_are_mapped(tmp_path: Path, monkeypat
     monkeypatch.setattr(keywords, "CHUNK", 3)
     index = Index.from_blocks(tmp_path / "index", [block(["a cat", "a dog", "a cat and a dog"])], model=MODEL)
     assert mapped == [("r+", 8 * 8)] and len(index.search("dog", mode="keyword")) == 2
+
+
+def test_a_query_is_read_up_to_a_number_of_different_words(tmp_path: Path) -> None:
+    fillers = [f"w{number}" for number in range(MAX_WORDS - 1)]
+    query = " ".join(["w0", *fillers, "cat", "w0", "dog", "w0"])
+    assert query_words(query) == dict.fromkeys([*fillers, "cat"], 1) | {"w0": 3}
+    texts = ["a dog", "a cat", "a fish"]
+    index = Index.from_blocks(tmp_path / "index", [block(texts)], model=MODEL)
+    assert [hit.text for hit in index.search(query, mode="keyword")] == ["a cat"]
+    near = vectors_of(texts)[2]
+    (found,) = index.search_vectors(near, 3, texts=[query], mode="hybrid")
+    ranked_by_vector = [hit.id for hit in index.search_vectors(near, 3)[0]]
+    assert [hit.id for hit in found] == [row for row, _ in naive_fusion([ranked_by_vector, [1]], 3)]
+
+
+def test_no_long_run_of_combining_marks_is_put_in_order_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to order n marks grows with n squared."""
+    longest = 0
+
+    def normalize(form: str, text: str) -> str:
+        nonlocal longest
+        run = 0
+        for letter in text:
+            run = run + 1 if unicodedata.combining(unicodedata.normalize("NFKD", letter)[0]) else 0
+            longest = max(longest, run)
+        return unicodedata.normalize(form, text)
+
+    monkeypatch.setattr(keywords, "unicodedata", SimpleNamespace(normalize=normalize))
+    assert words_of("cafe\u0301" + "\u0315\u0300\u0f73" * 100 + " cafe\u0301") == ["café", "café"]
+    assert words_of("cafe\u0301" + "\u0315\uff9e" * 100)[0] == "café"
+    assert longest <= 30

@@ -289,6 +289,6 @@ def test_a_server_that_is_not_there_is_told():
 
 def test_long_texts_are_shortened_and_counted(address):
     long = "ü" * 40_000
-    with pytest.warns(UserWarning, match="1 texts are longer than the 65,535 bytes"):
+    with pytest.warns(UserWarning, match="1 text is longer than the 65,535 bytes"):
         index = MilvusIndex.from_blocks(address, [Block([long, "short"], vectors(2))], model=MODEL)
     assert index.search(vectors(2)[0], 1)[0][0].text == "ü" * 32_767

@@ -70,13 +70,23 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({"query": "a", "where": "place!=" + "9" * 4_090}, "4,097 characters; at most 4,096"),
         ({"query": "a", "where": ["place!=" + "9" * 100] * 64}, "6,848 characters; at most 4,096"),
         ({"query": ["a"] * 31, "k": 3}, "31 queries x k = 3 hits; at most 90"),
+        ({"query": ["a b c", "d e f"], "mode": "keyword"}, "more than 5 words to look for"),
+        ({"query": "a b c d e f", "mode": "hybrid"}, "more than 5 words to look for"),
     ],
 )
 def test_a_search_that_asks_too_much_is_refused_before_any_work(encoder, index, body: dict[str, Any], says: str):
-    service = Service(encoder, index, limits=Limits(max_hits=90))
+    service = Service(encoder, index, limits=Limits(max_hits=90, max_words=5))
     answer = ask(service, "POST", "/search", json=body)
     assert answer.status_code == 400 and says in error_of(answer)["message"]
     assert service.metrics.registry.get_sample_value("twinpass_texts_total") == 0
+
+
+@pytest.mark.parametrize(
+    "body", [{"query": "cat " * 50, "mode": "keyword"}, {"query": "a b c d e f g", "mode": "dense"}]
+)
+def test_only_words_that_are_looked_for_count(encoder, index, body: dict[str, Any]):
+    service = Service(encoder, index, limits=Limits(max_words=5))
+    assert ask(service, "POST", "/search", json=body).status_code == 200
 
 
 def flip(path: Path, place: int) -> None:

@@ -17,7 +17,7 @@ from twinpass.analysis.measure import Measures
 from twinpass.analysis.neighbours import Comparison, Neighbours
 from twinpass.analysis.sampling import Sample
 from twinpass.analysis.training_report import trajectory_figure
-from twinpass.display import Displayed, Grid
+from twinpass.display import Displayed, Grid, counted
 from twinpass.errors import OutputError
 from twinpass.files import plain, write_json, writing_folder
 from twinpass.log import RunLog
@@ -118,9 +118,10 @@ class Analysis(Displayed):
             captions = "".join(f"{each.name}: {each.title}. {each.caption}\n\n" for each in drawings)
             (aside / FIGURES / "captions.txt").write_text(captions, encoding="utf-8")
             write_json(aside / NUMBERS, self.to_dict())
-            title, lead = "Paths of training", f"{len(self.runs)} training run(s)."
+            title, lead = "Paths of training", f"{counted(len(self.runs), 'training run')}."
             if self.sample is not None:
-                title, lead = "Analysis of sentence vectors", f"{len(self.models)} model(s) on {self.sample.protocol}."
+                title = "Analysis of sentence vectors"
+                lead = f"{counted(len(self.models), 'model')} on {self.sample.protocol}."
             write_page(aside / PAGE, title, lead, _sections(self, drawings))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from twinpass.bulk.ray import encode_shards, find_ray
 from twinpass.bulk.shards import Job, check_shard_folder
 from twinpass.bulk.writers import CARRYING, WRITERS, Columns, Content, Row, encode_lines, encode_rows, find_columns
-from twinpass.display import Displayed, Grid
+from twinpass.display import Displayed, Grid, counted
 from twinpass.errors import ConfigError, InputError, OutputError
 from twinpass.files import check_writable, refuse_own_input, sha256
 from twinpass.progress import Advance, Log, Progress, ignore, silent
@@ -63,10 +63,10 @@ class EncodedFile(Displayed):
 
     def summary(self) -> str:
         """Return the numbers in one line."""
-        skipped = f", {self.bad_rows:,} bad rows skipped" if self.bad_rows else ""
-        counted = f"{self.texts:,} texts ({self.distinct:,} distinct, {self.truncated:,} truncated{skipped})"
+        skipped = f", {counted(self.bad_rows, 'bad row')} skipped" if self.bad_rows else ""
+        texts = f"{counted(self.texts, 'text')} ({self.distinct:,} distinct, {self.truncated:,} truncated{skipped})"
         speed = f"{self.seconds:.1f} s, {self.texts_per_second:,.0f} texts/s"
-        return f"{counted} -> {self.output}: {self.dimensions} dimensions, {speed}"
+        return f"{texts} -> {self.output}: {counted(self.dimensions, 'dimension')}, {speed}"
 
 
 def encode_file(
@@ -113,12 +113,12 @@ def encode_file(
     corpus = open_corpus(source, **reading, max_line_bytes=max_line_bytes, log=log)
     _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
     carried = (
-        find_columns(others for _, others in corpus.records())
+        find_columns((others for _, others in corpus.records()), numbered=target.suffix == ".csv")
         if stream is not None or target.suffix in CARRYING
         else Columns()
     )
     for old, new in carried.renamed.items():
-        log(f"the column {old!r} of the input is called {new!r} in the output, which has a {old!r} of its own")
+        log(f"the column {old!r} of the input is called {new!r} in the output, where {old!r} is a name of ours")
     encoder, loading = _open(model, USUAL_LOADING | loading, log)
     if address is not None:
         _refuse_own_exports(encoder)
@@ -143,10 +143,10 @@ def encode_file(
         if job.damaged:
             warnings.warn(f"{', '.join(job.damaged[:3])}: damaged, so encoded again", stacklevel=2)
         if resumed:
-            log(f"{len(resumed):,} of {len(files):,} shards were finished before")
+            log(f"finished before: {len(resumed):,} of {counted(len(files), 'shard')}")
         with job.working():
             if ray and job.without_texts():
-                log(f"cutting the input into {len(files):,} shards ...")
+                log(f"cutting the input into {counted(len(files), 'shard')} ...")
                 job.write_texts(rows, carried)
             with progress("encoding", total=total) as advance:
                 advance(sum(made["rows"] for made in resumed))
@@ -258,7 +258,7 @@ def _rows(corpus: Corpus, total: int, columns: Columns) -> Iterator[Row]:
                 yield text, columns.named(others)
     if count != total:
         raise InputError(
-            f"{corpus.source} changed while it was read: {total} texts at first, then {count}. "
+            f"{corpus.source} changed while it was read: {counted(total, 'text')} at first, then {count:,}. "
             "Run again when nothing writes to it."
         )
 
@@ -270,9 +270,10 @@ def _encode_here(job: Job, rows: Iterator[Row], encoder: Encoder, content: Conte
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TruncationWarning)
         for shard, own in job.cut(rows, job.left()):
-            counted = encode_rows(own, shard.rows, shard.vectors, encoder, content, advance)
-            job.note({"shard": shard.number, **counted, "sha256": sha256(shard.vectors)})
+            counts = encode_rows(own, shard.rows, shard.vectors, encoder, content, advance)
+            job.note({"shard": shard.number, **counts, "sha256": sha256(shard.vectors)})
     truncated = sum(made["truncated"] for made in job.finished())
     if truncated:
-        message = f"{truncated:,} texts are longer than {encoder.max_tokens} tokens and were truncated."
+        longer = "is longer than {} tokens and was" if truncated == 1 else "are longer than {} tokens and were"
+        message = f"{counted(truncated, 'text')} {longer.format(encoder.max_tokens)} truncated."
         warnings.warn(message, TruncationWarning, stacklevel=2)

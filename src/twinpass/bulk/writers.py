@@ -11,6 +11,7 @@ import datetime
 import hashlib
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
 
 OURS = ("text", "vector")  # columns of every file with columns that we write
+NUMBERS = re.compile("v(0|[1-9][0-9]*)")  # columns of a csv file that hold the numbers of the vectors
 CARRYING = (".parquet", ".jsonl", ".csv")  # formats that hold the texts and the other columns
 Row = tuple[str, Mapping[str, object]]  # a text, and by name the values of the other columns
 
@@ -59,8 +61,12 @@ class Columns:
         return {name: [_convert(row.get(name), kind) for row in rows] for name, kind in self.types.items()}
 
 
-def find_columns(records: Iterable[Mapping[str, object]]) -> Columns:
-    """Return the columns that at least one row has a value for."""
+def find_columns(records: Iterable[Mapping[str, object]], *, numbered: bool = False) -> Columns:
+    """Return the columns that at least one row has a value for; one that has the name of one of ours is renamed.
+
+    If the output has the numbers of vectors in columns of their own, any name such as v0 is ours: how many there are,
+    the model says, which is not loaded yet.
+    """
     kinds: dict[str, set[str]] = {}
     digest = hashlib.sha256()
     for values in records:
@@ -68,7 +74,9 @@ def find_columns(records: Iterable[Mapping[str, object]]) -> Columns:
             kinds.setdefault(name, set()).add(kind_of(value))
         digest.update(f"{values!r}\n".encode())
     renamed: dict[str, str] = {}
-    for name in kinds.keys() & {*OURS}:
+    for name in kinds:
+        if name not in OURS and not (numbered and NUMBERS.fullmatch(name)):
+            continue
         free = PREFIX + name
         while free in kinds:
             free = PREFIX + free
@@ -217,7 +225,7 @@ def _csv(path: Path, shape: tuple[int, int], content: Content) -> Iterator[Write
     with path.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         carried = list(content.columns.types)
-        writer.writerow(["text", *carried, *(f"v{at}" for at in range(shape[1]))])
+        writer.writerow(["text", *carried, *(f"v{at}" for at in range(shape[1]))])  # see NUMBERS
 
         def write(texts: Sequence[str], vectors: Any, others: Sequence[Mapping[str, object]]) -> None:
             for text, vector, values in zip(texts, vectors, others, strict=True):

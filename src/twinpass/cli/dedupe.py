@@ -10,6 +10,7 @@ import typer
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import MilvusOptions, index_of
 from twinpass.cli.options import DataOptions, ModelOptions, only
+from twinpass.display import counted
 from twinpass.files import refuse_own_input
 from twinpass.text.sources import input_files
 
@@ -42,7 +43,7 @@ def dedupe(
     how = "" if found.exact else ", among nearest neighbours"
     target = f" -> {output}" if output else ""
     console.log(
-        f"{found.texts:,} texts: {found.kept:,} kept, {found.duplicates:,} near one of them "
-        f"(cosine {threshold} or more{how}), {len(found.groups):,} groups{target}"
+        f"{counted(found.texts, 'text')}: {found.kept:,} kept, {found.duplicates:,} near one of them "
+        f"(cosine {threshold} or more{how}), {counted(len(found.groups), 'group')}{target}"
     )
     console.show(found, **({"output": output} if output else {}))

@@ -12,6 +12,7 @@ import typer
 from twinpass.cli.completion import KINDS, values
 from twinpass.cli.console import Console, verb
 from twinpass.cli.options import DataOptions, ModelOptions, only
+from twinpass.display import counted
 from twinpass.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -127,8 +128,8 @@ def add(
     """
     index = open_index(console, chosen, place, folder)
     added = index.add(texts, unique=unique, progress=console.progress, **asdict(data))
-    counts = f"{added.added:,} texts added, {added.skipped:,} skipped, {added.replaced:,} replaced"
-    console.log(f"{counts} -> {folder}: {len(index):,} texts")
+    counts = f"{counted(added.added, 'text')} added, {added.skipped:,} skipped, {added.replaced:,} replaced"
+    console.log(f"{counts} -> {folder}: {counted(len(index), 'text')}")
     console.result(added.to_dict() | {"rows": len(index)})
 
 
@@ -152,7 +153,7 @@ def remove(
         where=where or None,
         texts=None if texts is None else list(data.open(texts, console).texts()),
     )
-    console.log(f"{removed:,} texts removed -> {folder}: {len(index):,} texts")
+    console.log(f"{counted(removed, 'text')} removed -> {folder}: {counted(len(index), 'text')}")
     console.result({"removed": removed, "rows": len(index)})
 
 
@@ -229,8 +230,9 @@ def _report(console: Console, found: Info, seconds: float) -> None:
 
     change = found.history[-1]
     notes = [f"{found.distinct:,} distinct"] if found.distinct not in (None, found.rows) else []
-    counts = {"skipped": "repeats skipped", "bad_rows": "bad rows skipped", "truncated": "truncated"}
-    notes += [f"{change[name]:,} {what}" for name, what in counts.items() if change.get(name)]
-    counted = f"{found.rows:,} texts" + (f" ({', '.join(notes)})" if notes else "")
-    console.log(f"{counted} -> {found.index}: {describe_search(found.segments[0])}, {seconds:.1f} s")
+    counts = {"skipped": "repeat", "bad_rows": "bad row"}
+    notes += [f"{counted(change[name], what)} skipped" for name, what in counts.items() if change.get(name)]
+    notes += [f"{change['truncated']:,} truncated"] if change.get("truncated") else []
+    texts = counted(found.rows, "text") + (f" ({', '.join(notes)})" if notes else "")
+    console.log(f"{texts} -> {found.index}: {describe_search(found.segments[0])}, {seconds:.1f} s")
     console.result({**change, **found.to_dict()})

@@ -11,6 +11,7 @@ from twinpass.cli.completion import values
 from twinpass.cli.console import Console, verb
 from twinpass.cli.index import Folder, MilvusOptions, Where, open_index
 from twinpass.cli.options import DataOptions, ModelOptions
+from twinpass.display import counted
 from twinpass.errors import ConfigError
 from twinpass.files import refuse_own_input
 from twinpass.provenance import provenance
@@ -70,7 +71,7 @@ def search(
     facts = provenance(model=model, data=[(str(folder), None)], options=options)
     if output is not None:
         count = write_results(output, found)
-        console.log(f"{count:,} queries answered -> {output}")
+        console.log(f"{counted(count, 'query', 'queries')} answered -> {output}")
         console.result(facts | {"queries": count, "output": output})
         return
     if source is None:

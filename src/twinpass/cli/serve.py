@@ -28,6 +28,7 @@ class LimitOptions:
     max_chars: Annotated[int, typer.Option(min=1, help="Characters of one text.")] = 100_000
     max_body: Annotated[int, typer.Option(min=1, help="Bytes of one request.")] = 4 << 20
     max_hits: Annotated[int, typer.Option(min=1, help="Queries times k of one search.")] = 20_480
+    max_words: Annotated[int, typer.Option(min=1, help="Words that one search by keyword looks for.")] = 20_480
     max_answer: Annotated[int, typer.Option(min=1, help="Bytes of the answer to one search.")] = 64 << 20
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a request to arrive, and for its answer.")] = (
         60.0

@@ -15,6 +15,7 @@ import typer
 from twinpass.cli.completion import POOLERS, PRECISIONS, presets, values
 from twinpass.cli.console import DEFAULT_SEED, Console, command_line, verb
 from twinpass.config import METHOD_DEFAULTS, PRESETS, USERS, Run, parts_of
+from twinpass.display import counted
 
 if TYPE_CHECKING:
     from twinpass.log import Evaluated, Event, Mixed, OnEvent, Result, Started, Stepped
@@ -181,7 +182,8 @@ def _settings(run: Run, preset: str | None) -> str:
     """Return the first line: which defaults apply, and the main settings."""
     whose = f"the preset {preset}" if preset is not None else f"the defaults of {run.method}"
     pooler = "" if run.pooler is None else f", pooler {run.pooler}"
-    length = f"{run.steps} steps" if run.steps is not None else f"{run.epochs} epoch{'s' if run.epochs > 1 else ''}"
+    epochs = f"{run.epochs} epoch{'s' if run.epochs > 1 else ''}"  # may be a fraction
+    length = epochs if run.steps is None else counted(run.steps, "step")
     return (
         f"settings: {whose} and your options; model {run.model}{pooler}, batch size {run.batch_size}, learning rate "
         f"{run.learning_rate:g}, {length}"
@@ -268,10 +270,10 @@ class TrainingView:
         self.close()  # of a sweep, the run before
         overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
         self._say(f"{event.objective}, because {event.why}")
-        self._say(f"{event.rows:,} rows{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")
+        self._say(f"{counted(event.rows, 'row')}{overlap}; pooler {event.pooler}; {event.parameters:,} parameters")
         self._say(
             f"steps {event.first_step} to {event.steps}, batches of {event.batch_size} ({event.epochs:.2g} epochs), "
-            f"{event.processes} process(es)"
+            f"{counted(event.processes, 'process', 'processes')}"
         )
         for note in event.notes:
             self._say(f"note: {note}")
@@ -281,7 +283,7 @@ class TrainingView:
     def _part(self, event: Mixed) -> None:
         overlap = "" if event.lexical_overlap is None else f", lexical overlap of pairs {event.lexical_overlap:.0%}"
         self._say(
-            f"part {event.name}: {event.share:.0%} of the steps, {event.rows:,} rows{overlap}, batches of "
+            f"part {event.name}: {event.share:.0%} of the steps, {counted(event.rows, 'row')}{overlap}, batches of "
             f"{event.batch_size}; {event.objective}, because {event.why}"
         )
 

@@ -108,6 +108,19 @@ def check_layer(folder: Path, name: str) -> None:
             )
 
 
+def width_of(folder: Path, home: Path, settings: Settings) -> int | None:
+    """Return the length of a model's vectors as its configs say, before weights are read; None if they do not say.
+
+    `home` is the folder of the transformer.
+    """
+    layers = (inside(folder, name) / "config.json" for name in reversed(settings.layers) if name != NORMALIZE)
+    for config in (read_json(path) for path in layers if path.is_file()):
+        if "out_features" in config:
+            return config["out_features"] if _is_count(config["out_features"]) else None
+    width = read_json(home / "config.json").get("hidden_size") if (home / "config.json").is_file() else None
+    return width * len(settings.pooler.split("+")) if _is_count(width) else None  # type: ignore[operator]
+
+
 def check_tokens(folder: Path, tokens: Tokens, rows: int) -> None:
     """Raise ModelError if the tokenizer has an id for which the word table has no row, or no room for a word."""
     backend = tokens.tokenizer.backend_tokenizer

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar, ov
 import numpy as np
 from numpy.typing import NDArray
 
+from twinpass.display import counted
 from twinpass.encoder.ahead import ahead
 from twinpass.encoder.dimensions import check_size, shorten, shortened, warn_untrained
 from twinpass.encoder.folder import Exported, Settings, read_exported, read_settings
@@ -142,7 +143,7 @@ class Encoder:
             place = choose_device(device)
             check_precision(precision, place)
             settings = settle(folder, name=str(name), pooler=pooler, template=template)
-            new = {"dropout": dropout, "fresh_head_seed": fresh_head_seed}
+            new = {"dropout": dropout, "fresh_head_seed": fresh_head_seed, "dimensions": dimensions, "name": str(name)}
             model, tokens = assemble(folder, settings, keep_adapter=keep_adapter, **new, **trusted)  # type: ignore[arg-type]
         limit = token_limit(max_tokens, settings.max_tokens, tokens.limit)
         base = settings.base if keep_adapter else ""
@@ -426,9 +427,10 @@ class Encoder:
 
     def _report_truncation(self, truncated: int, texts: int, limit: int | None) -> None:
         if truncated:
-            message = f"{truncated:,} of {texts:,} texts are longer than {limit} tokens"
+            are, their = ("is", "its") if truncated == 1 else ("are", "their")
+            message = f"{truncated:,} of {counted(texts, 'text')} {are} longer than {limit} tokens"
             kept = "end" if self.tokens.tokenizer.truncation_side == "left" else "beginning"
-            warnings.warn(f"{message}; only their {kept} was encoded.", TruncationWarning, stacklevel=3)
+            warnings.warn(f"{message}; only {their} {kept} was encoded.", TruncationWarning, stacklevel=3)
 
 
 def _refuse_changes(

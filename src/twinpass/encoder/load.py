@@ -17,8 +17,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from twinpass.encoder import template as templates
-from twinpass.encoder.checks import check_folder, check_layer, check_settings, check_tokens, mismatch, refuse_onnx
+from twinpass.encoder.checks import (
+    check_folder,
+    check_layer,
+    check_settings,
+    check_tokens,
+    mismatch,
+    refuse_onnx,
+    width_of,
+)
 from twinpass.encoder.checksums import check_checksums
+from twinpass.encoder.dimensions import check_size
 from twinpass.encoder.folder import GRAPH, TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
 from twinpass.encoder.tokens import PlainTokenizer, Tokens
 from twinpass.errors import ConfigError, ModelError, UserError
@@ -166,8 +175,13 @@ def assemble(
     keep_adapter: bool,
     trust_pickle: bool,
     trust_remote_code: bool,
+    name: str,
+    dimensions: int | None,
 ) -> tuple[SentenceModel, Tokens]:
-    """Load every part that the settings name; a missing part is an error. An adapter is merged unless it is kept."""
+    """Load every part that the settings name; a missing part is an error. An adapter is merged unless it is kept.
+
+    More `dimensions` than the folder says that the model has are refused before weights are read.
+    """
     from torch import nn
 
     from twinpass.encoder.model import SentenceModel
@@ -185,6 +199,8 @@ def assemble(
     for layer in (settings.head, *settings.layers):
         if layer is not None:
             check_layer(folder, layer)
+    if dimensions is not None and (whole := width_of(folder, home, settings)) is not None:
+        check_size(dimensions, whole=whole, name=name)
     transformer = _load_transformer(home, dropout, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     if settings.base:
         from twinpass.encoder.lora import load_adapter, merge_adapter

@@ -157,7 +157,7 @@ class Index(Searching):
         chosen: dict[str, Any] = {"kind": kind, "storage": storage, "unique": unique, "id_column": id_column}
         target.check_target(place, overwrite=overwrite, **chosen)
         reading: dict[str, Any] = {"columns": columns, "join": join, "header": header, "skip_bad_rows": skip_bad_rows}
-        source = read_texts(texts, metadata, **reading, options=chosen, log=log)
+        source = read_texts(texts, metadata, **reading, id_column=id_column, options=chosen, log=log)
         source.facts |= facts or {}
         loaded = None if vectors is not None and encoder is None else load_encoder(encoder, log, loading)
         model = OWN_VECTORS if loaded is None else describe_model(loaded)
@@ -243,7 +243,8 @@ class Index(Searching):
         In an index with an id column, a text replaces the one that has the same id.
         """
         reading: dict[str, Any] = {"columns": columns, "join": join, "header": header, "skip_bad_rows": skip_bad_rows}
-        source = read_texts(texts, metadata, **reading, options={"unique": unique}, log=self._loading[2])
+        reading |= {"id_column": self.id_column, "log": self._loading[2]}
+        source = read_texts(texts, metadata, **reading, options={"unique": unique})
         encoder = self.encoder if vectors is None else None
         if encoder is not None:  # strictly: an index holds the vectors of one model
             self.check_model(name=encoder.name, fingerprint=encoder.fingerprint)

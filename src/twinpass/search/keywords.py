@@ -30,8 +30,14 @@ from twinpass.search.manifest import LENGTHS, POSTINGS, TERMS
 # Robertson and Zaragoza, The Probabilistic Relevance Framework: BM25 and Beyond, 2009; the values of Lucene.
 K1, B = 1.2, 0.75
 CHUNK = 1 << 20  # postings that are sorted together
+MAX_WORDS = 1_024  # different words of one query that are looked for: as many as a query of Lucene may have
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # written without spaces: every character is a word
 _WORD = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+")
+# Putting combining marks in order takes time that grows with the square of their number: minutes for a text of nothing
+# else. So a joiner that is no part of a word goes after every 30 of them (Unicode Standard Annex #15, Stream-Safe Text
+# Format). No mark is a letter, apart from the two of halfwidth katakana.
+_MARKS = re.compile(r"(?:[\uff9e\uff9f]|[^\w\s\x00-\u02ff]){30}")
+_JOINER = "\u034f"
 _RECORD = np.dtype([("term", "<u4"), ("row", "<u4"), ("count", "<u4")])
 
 Rows = NDArray[np.int64]
@@ -39,7 +45,21 @@ Rows = NDArray[np.int64]
 
 def words_of(text: str) -> list[str]:
     """Return the words of a text: letters, digits and _, without regard to upper and lower case."""
-    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _WORD.findall(_folded(text))
+
+
+def query_words(query: str) -> Counter[str]:
+    """Return how often each word occurs in a query, up to its first 1,024 different words; what follows is not used."""
+    counts: Counter[str] = Counter()
+    for found in _WORD.finditer(_folded(query)):
+        if len(counts) == MAX_WORDS and found[0] not in counts:
+            break
+        counts[found[0]] += 1
+    return counts
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", _MARKS.sub(lambda run: run[0] + _JOINER, text)).casefold()
 
 
 class KeywordWriter:

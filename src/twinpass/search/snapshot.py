@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from twinpass.search.checksums import damage
 from twinpass.search.engines.approximate import EXACT, HNSW_FROM, Approximate
 from twinpass.search.engines.exact import Floats, Rows, best, empty, top
 from twinpass.search.filters import Filter, check_columns, conditions
-from twinpass.search.keywords import Keywords, saturated, weight, words_of
+from twinpass.search.keywords import Keywords, query_words, saturated, weight
 from twinpass.search.manifest import DIGESTS, ENGINE, IDS, KEYS, VECTORS, Manifest, identify, read_manifest
 from twinpass.search.matching import Mask, holding
 from twinpass.search.results import Hit, Id
@@ -215,7 +214,7 @@ class Snapshot:
         Its statistics are those of all rows that are not removed, whatever is allowed.
         """
         texts, scores = int(self.alive.sum()), np.zeros(self.manifest.rows)
-        for word, times in Counter(words_of(query)).items():
+        for word, times in query_words(query).items():
             rows, counts = self._postings(word)
             each = saturated(counts, self.lengths[rows], self.average_length)
             scores[rows] += times * weight(texts, len(rows)) * each

@@ -15,6 +15,7 @@ from twinpass.progress import Advance, Log, ignore
 from twinpass.provenance import checksum, provenance
 from twinpass.search.engines.exact import Floats
 from twinpass.search.segment import BATCH, Block
+from twinpass.search.writer import check_ids
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -70,13 +71,19 @@ def read_texts(
     join: str | None = None,
     header: bool | None = None,
     skip_bad_rows: bool = False,
+    id_column: str | None = None,
     log: Log = ignore,
     options: Mapping[str, Any],
 ) -> Source:
-    """Return the texts of a file or corpus with its other columns, or texts and metadata that are given."""
+    """Return the texts of a file or corpus with its other columns, or texts and metadata that are given.
+
+    If the index has an `id_column`, wrong ids are refused here: no model is loaded yet, and nothing encoded.
+    """
     if not isinstance(texts, (str, os.PathLike)):
         total = len(texts) if isinstance(texts, Sized) else None
         facts = provenance(options=options) | {"bad_rows": 0, "truncated": 0}
+        if id_column is not None and isinstance(metadata, Sequence):
+            check_ids(metadata, id_column)
         return Source(_paired(texts, metadata), total, facts)
     from twinpass.text.corpus import open_corpus
 
@@ -87,6 +94,8 @@ def read_texts(
     _, total, fingerprint = corpus.survey()
     facts = provenance(data=[(corpus.source, fingerprint)], options={**reading, **options})
     rows = ((text, others) for record, others in corpus.records() for text in record)
+    if id_column is not None:
+        check_ids((others for record, others in corpus.records() for _ in record), id_column)
     return Source(rows, total, facts | {"bad_rows": corpus.bad_rows, "truncated": 0})
 
 

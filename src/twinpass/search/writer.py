@@ -10,7 +10,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -273,9 +273,9 @@ class Keys:
         self._seen = Seen()
         self._rows = 0
 
-    def of(self, block: Block) -> Digests:
-        """Return the digests of a block's ids. Ids are compared as texts: 17 is '17'."""
-        column, metadata = self._column, block.metadata or [{}] * len(block.texts)
+    def of(self, metadata: Sequence[Mapping[str, Any]]) -> Digests:
+        """Return the digests of the next rows' ids. Ids are compared as texts: 17 is '17'."""
+        column = self._column
         for row, each in enumerate(metadata, start=self._rows + 1):
             value = each.get(column)
             if not (isinstance(value, str) and value.strip()) and type(value) is not int:
@@ -298,13 +298,20 @@ class Keys:
         return digests
 
 
+def check_ids(metadata: Iterable[Mapping[str, Any]], column: str) -> None:
+    """Refuse rows of which one has no id, or two the same."""
+    keys, rows = Keys(column), iter(metadata)
+    while held := list(islice(rows, BATCH)):
+        keys.of(held)
+
+
 def _prepared(blocks: Iterable[Block], seen: Seen | None, id_column: str | None) -> Iterator[Prepared]:
     """Yield new blocks, without the texts that were seen before, or with the keys of their ids."""
     keys = None if id_column is None else Keys(id_column)
     for block in blocks:
         digests = digest_of(block.texts)
         if seen is None:
-            yield Prepared(block, digests, None if keys is None else keys.of(block))
+            yield Prepared(block, digests, None if keys is None else keys.of(block.metadata or [{}] * len(block.texts)))
             continue
         places = seen.fresh(digests)
         metadata = [block.metadata[place] for place in places] if block.metadata else None

@@ -15,7 +15,8 @@ from fastapi.responses import Response
 
 from twinpass.errors import ConfigError, InputError
 from twinpass.search.filters import Where, check_columns, parse
-from twinpass.search.searching import KEYWORD
+from twinpass.search.keywords import query_words
+from twinpass.search.searching import DENSE, KEYWORD
 from twinpass.service.batching import while_connected
 from twinpass.service.errors import Refusal
 from twinpass.service.routes import answer, check_texts, is_encodable, json_of
@@ -136,6 +137,8 @@ async def _search(
     service: Service, index: ServedIndex, queries: Sequence[str], body: SearchRequest
 ) -> tuple[Encoded, bytes]:
     """Return what was found as JSON, which is also made in the thread: it may be large."""
+    if body.mode != DENSE and sum(map(len, queries)) > service.limits.max_words:  # else there are hardly as many words
+        await index.in_thread(partial(_check_words, queries, service.limits.max_words))
     if body.mode == KEYWORD:  # words need no vectors
         encoded = Encoded(np.empty((len(queries), 0), np.float32), 0, 0)
     else:
@@ -167,6 +170,16 @@ async def _search(
         return encoded, await index.in_thread(search)
     finally:
         given_up.set()
+
+
+def _check_words(queries: Sequence[str], most: int) -> None:
+    """Refuse a search for too many words: each takes time, whether the index has it or not."""
+    count = 0
+    for query in queries:
+        count += len(query_words(query))
+        if count > most:
+            message = f"the queries have more than {most:,} words to look for. Send fewer or shorter queries at once."
+            raise Refusal(400, message, param="query", code="too_many_words")
 
 
 def check_filter(where: Where, columns: Sequence[str] | None = None) -> None:

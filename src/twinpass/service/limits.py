@@ -38,6 +38,7 @@ class Limits:
     max_body: int = 4 << 20  # bytes
     max_cosines: int = 250_000  # in one answer
     max_hits: int = 20_480  # queries x k of one search: 10 for each of 2,048
+    max_words: int = 20_480  # different words of each query, together, that one search looks for: 10 for each of 2,048
     max_answer: int = 64 << 20  # bytes of the answer to one search
     timeout: float = 60.0  # seconds for a request to arrive, and for its answer
 

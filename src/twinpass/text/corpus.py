@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, cast
 
+from twinpass.display import counted
 from twinpass.errors import ConfigError, InputError
 from twinpass.progress import Log, ignore
 from twinpass.text.columns import Choice, Joined, choose, passed_over, to_label, to_number
@@ -268,7 +269,7 @@ def _open_tables(source: str, bad: BadRows, header: bool | None, max_line_bytes:
 def _check_alike(parts: Sequence[_Part]) -> None:
     """Raise InputError if two files of one corpus differ in their number of texts, or in having a score."""
     shapes = [
-        f"{len(choice.texts)} text column(s) and {'no' if choice.score is None else 'a'} score"
+        f"{counted(len(choice.texts), 'text column')} and {'no' if choice.score is None else 'a'} score"
         for _, choice, _ in parts
     ]
     for part, shape in zip(parts, shapes, strict=True):

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.random import Generator
 
 from twinpass.config import Run, read_positive
+from twinpass.display import counted
 from twinpass.errors import InputError
 from twinpass.registry import Registry
 from twinpass.text import augment
@@ -84,7 +85,7 @@ def choose_view(name: str, *, width: int, source: str) -> str:
         return "dropout" if width == 1 else "pairs" if width == 2 else "triplets"
     if VIEWS[name].columns != min(width, 3):
         raise InputError(
-            f"the {name} view takes {VIEWS[name].columns} text column(s), and {source} has {width}. "
+            f"the {name} view takes {counted(VIEWS[name].columns, 'text column')}, and {source} has {width}. "
             "Name the columns to use, or choose another view."
         )
     return name

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from twinpass.display import Displayed, Grid
+from twinpass.display import Displayed, Grid, counted
 from twinpass.errors import ConfigError, InputError
 from twinpass.files import refuse_own_input
 from twinpass.progress import Advance, Log, Progress, ignore, silent
@@ -86,7 +86,7 @@ class Mined(Displayed):
                 f"{self.positive_cosine:.3f}; mean rank of a negative {self.mean_rank:.1f}"
             )
         if self.fewer:
-            notes.append(f"{self.fewer:,} rows have fewer negatives than asked for")
+            notes.append(f"rows with fewer negatives than asked for: {self.fewer:,}")
         dropped = [["pairs without a negative (not written)", f"{self.dropped:,}"]] if self.dropped else []
         counts = [*dropped, *([f"neighbours: {reason}", f"{count:,}"] for reason, count in self.left_out.items())]
         return [
@@ -314,8 +314,8 @@ def _read_pairs(
         corpus = open_corpus(data, columns=names, pairs=True, **reading)
         if corpus.width != 2:
             raise InputError(
-                f"{name} has {corpus.width} text column(s); expected two, a query and its positive. Name them with "
-                "--columns."
+                f"{name} has {counted(corpus.width, 'text column')}; expected two, a query and its positive. Name them "
+                "with --columns."
             )
         kept = rows_to_learn_from(name, dev=dev, columns=names)
         if dev is not None and kept is None:

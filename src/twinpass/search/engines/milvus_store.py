@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from twinpass.display import counted
 from twinpass.errors import ConfigError, InputError, MissingExtra, OutputError
 from twinpass.search.engines.milvus_filters import keys_of
 from twinpass.search.manifest import FORMAT, Manifest, Part, parse_manifest
@@ -216,8 +217,9 @@ class Store:
         self._send(name, held)
         self.client.flush(name)
         if shortened:
-            message = f"{shortened:,} texts are longer than the {TEXT_BYTES:,} bytes that Milvus stores"
-            warnings.warn(f"{message}; only their beginning was stored.", UserWarning, stacklevel=3)
+            are, their = ("is", "its") if shortened == 1 else ("are", "their")
+            message = f"{counted(shortened, 'text')} {are} longer than the {TEXT_BYTES:,} bytes that Milvus stores"
+            warnings.warn(f"{message}; only {their} beginning was stored.", UserWarning, stacklevel=3)
         return Part(name=name, rows=rows, kind=manifest.kind, columns=tuple(places)), skipped
 
     def _send(self, name: str, rows: list[dict[str, Any]]) -> None:

@@ -163,7 +163,7 @@ def test_truncated_texts_are_counted(encoder: Encoder, tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="2 of 3 texts are longer"):
         index = Index.build(tmp_path / "index", [long, "a dog", long], encoder=encoder)
     assert index.info().history[-1]["truncated"] == 2
-    with pytest.warns(UserWarning, match="1 of 1 texts"):
+    with pytest.warns(UserWarning, match="1 of 1 text is"):
         assert index.add([long]).to_dict()["truncated"] == 1
 
 

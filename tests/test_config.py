@@ -101,7 +101,7 @@ IMPOSSIBLE = [
     ({"mlm_weight": -0.1}, "not be negative"),
     ({"mlm_rate": 1.0}, "between 0 and 1"),
     ({"temperature": 0.0}, "above 0"),
-    ({"temperature": float("nan")}, "above 0"),
+    ({"temperature": float("nan")}, "a finite number"),
     ({"similarity": "dot", "temperature": 0.1}, "no temperature"),
     ({"similarity": "euclid"}, "one of cosine, dot"),
     ({"view": "triples"}, "one of auto, dropout, pairs, triplets"),

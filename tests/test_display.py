@@ -42,9 +42,15 @@ def test_markdown_aligns_numbers_and_escapes_bars() -> None:
 
 def test_latex_escapes_what_it_reads_as_commands() -> None:
     text = to_latex([GRID])
-    assert r"\caption{Scores \& more. 50 \% of it.}" in text
+    assert r"\caption{Scores \& more; 50 \% of it.}" in text
     assert r"a\_b & 1.50 \\" in text
     assert r"\begin{tabular}{lr}" in text
+
+
+def test_latex_leaves_the_names_that_notes_begin_with() -> None:
+    text = to_latex([Grid("Scores", ["model"], [], notes=["wiki.txt: first", "minilm scores 5", "e5 scores 6"])])
+    assert r"\caption{Scores; wiki.txt: first.}" in text
+    assert r"\footnotesize minilm scores 5; e5 scores 6." in text
 
 
 def test_html_escapes() -> None:

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from twinpass.errors import InputError, MissingExtra, OutputError, TwinpassError, UserError
+from twinpass.errors import Busy, InputError, MissingExtra, OutputError, TwinpassError, UserError
 from twinpass.files import (
     DiskFull,
     cache_folder,
@@ -32,6 +32,7 @@ from twinpass.files import (
     refuse_own_input,
     sealed,
     sha256,
+    sharing,
     write_json,
     writing,
     writing_folder,
@@ -136,6 +137,23 @@ def test_a_lock_is_freed_by_a_kill_and_by_an_error(tmp_path: Path) -> None:
         raise ZeroDivisionError
     with locked(path, wait=False):
         pass
+
+
+def test_what_another_process_works_on_comes_last() -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def work(item: str, wait: bool) -> str:
+        asked.append((item, wait))
+        if item in "bd" and not wait:
+            raise Busy(item)
+        return item.upper()
+
+    assert list(sharing("abcd", work)) == ["A", "C", "B", "D"]
+    assert asked == [("a", False), ("b", False), ("c", False), ("d", False), ("b", True), ("d", True)]
+    asked.clear()
+    with pytest.raises(Busy, match="d"):
+        list(sharing("abcd", work, waits=False))
+    assert [item for item, _ in asked] == ["a", "b", "c", "d"], "all others are done first"
 
 
 def test_a_lock_that_need_not_stay_goes(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ _LATEX = str.maketrans(
     {letter: f"\\{letter}" for letter in "&%$#_{}"}
     | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "±": r"$\pm$"}
 )
+SENTENCE = 40  # characters above which a column of words is wrapped in LaTeX
 
 
 def counted(count: int, one: str, several: str | None = None) -> str:
@@ -125,7 +126,7 @@ def to_markdown(grids: Sequence[Grid]) -> str:
 
 
 def to_latex(grids: Sequence[Grid]) -> str:
-    """Draw grids as LaTeX tables (booktabs), notes in the caption."""
+    """Draw grids as LaTeX tables (booktabs), the first note in the caption, the others below the table."""
     return "\n".join(map(_latex, grids))
 
 
@@ -156,9 +157,21 @@ def _latex(grid: Grid) -> str:
     def line(cells: Sequence[str]) -> str:
         return "  " + " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
 
-    alignment = "".join(grid.align(place)[0] for place in range(len(grid.columns)))
-    notes = "".join(f" {note.translate(_LATEX)}." for note in grid.notes)
-    caption = rf"  \caption{{{grid.title.translate(_LATEX)}.{notes}}}"
-    head = [r"\begin{table}", caption, rf"  \begin{{tabular}}{{{alignment}}}", r"  \toprule", line(grid.columns)]
-    foot = [r"  \bottomrule", r"  \end{tabular}", r"\end{table}", ""]
-    return "\n".join([*head, r"  \midrule", *map(line, grid.rows), *foot])
+    def sentence(*notes: str) -> str:  # begun as they are: many a note begins with the name of a file or a model
+        return f"{'; '.join(notes)}.".translate(_LATEX)
+
+    long = {  # sentences are wrapped, and share most of the line
+        place
+        for place, column in enumerate(grid.columns)
+        if column in grid.words and any(len(row[place]) > SENTENCE for row in grid.rows)
+    }
+    kinds = (
+        rf"p{{{0.6 / len(long):.2g}\linewidth}}" if place in long else grid.align(place)[0]
+        for place in range(len(grid.columns))
+    )
+    caption = rf"  \caption{{{sentence(grid.title, *grid.notes[:1])}}}"
+    head = [r"\begin{table}", caption, rf"  \begin{{tabular}}{{{''.join(kinds)}}}", r"  \toprule", line(grid.columns)]
+    foot = [r"  \bottomrule", r"  \end{tabular}"]
+    if others := grid.notes[1:]:
+        foot.append(rf"  \par\smallskip\footnotesize {sentence(*others)}")
+    return "\n".join([*head, r"  \midrule", *map(line, grid.rows), *foot, r"\end{table}", ""])

@@ -7,9 +7,11 @@
     │   ├── InputError          a file, column or row that cannot be read
     │   ├── ModelError          a model that is missing, incomplete or not safe to load
     │   ├── OutputError         a file or folder that cannot be written
+    │   │   └── Busy            because another process works on it
     │   ├── ConfigError         an unknown option or name, or options that exclude each other
     │   └── MissingExtra        an optional part that is not installed
     └── TrainingError           a run that cannot continue (a non-finite loss, for example): exit code 1
+        └── OutOfMemory         the memory of this machine or GPU is too small for it
 
 A message says what was expected, what came, where, and what to do: "expected 3 tab-separated columns, got 2
 (tickets.tsv:17). Fix the row, or pass --skip-bad-rows."
@@ -45,6 +47,10 @@ class OutputError(UserError):
     """A file or folder that cannot be written."""
 
 
+class Busy(OutputError):
+    """A file or folder that another process works on."""
+
+
 class ConfigError(UserError):
     """An unknown option or name, or options that exclude each other."""
 
@@ -58,3 +64,7 @@ class MissingExtra(UserError):
 
 class TrainingError(TwinpassError):
     """A run that cannot continue."""
+
+
+class OutOfMemory(TrainingError):
+    """A run for which the memory of this machine or GPU is too small."""

@@ -13,11 +13,12 @@ import platform
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, TypeVar
 
-from twinpass.errors import InputError, OutputError
+from twinpass.errors import Busy, InputError, OutputError
+from twinpass.progress import Log, ignore
 
 # The umask can only be read by setting it, so this is done once, before there are threads.
 UMASK = os.umask(0)
@@ -25,6 +26,8 @@ os.umask(UMASK)
 
 PART = ".part"  # the end of the name of a file or folder that is not complete
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 @contextlib.contextmanager
@@ -89,7 +92,7 @@ def locked(path: Path, *, wait: bool = True, what: object = None, keep: bool = T
     """Hold a lock file, one holder at a time across processes; the system frees it when a process is killed.
 
     The file says which process on which machine holds it, so a file that a killed process left is no obstacle. Without
-    `wait` a lock that is taken raises OutputError, which names `what` is locked (the path itself by default) and the
+    `wait` a lock that is taken raises Busy, which names `what` is locked (the path itself by default) and the
     holder. The file stays, so that those who wait share one lock; where nobody waits, `keep=False` removes it.
     """
     from filelock import FileLock, Timeout
@@ -102,7 +105,7 @@ def locked(path: Path, *, wait: bool = True, what: object = None, keep: bool = T
             holder = ""
             with contextlib.suppress(OSError, UnicodeDecodeError):  # some systems let nobody read a locked file
                 holder = path.read_text(encoding="utf-8").strip()
-            raise OutputError(
+            raise Busy(
                 f"{path if what is None else what} is locked by another process{holder and f' ({holder})'}. Wait until "
                 "it is done, then try again."
             ) from None
@@ -115,6 +118,34 @@ def locked(path: Path, *, wait: bool = True, what: object = None, keep: bool = T
             with contextlib.suppress(OSError):
                 path.unlink()  # while it is held: a process that has it open sees that it is gone
         lock.release()
+
+
+def sharing(
+    items: Iterable[Item], work: Callable[[Item, bool], Made], *, waits: bool = True, log: Log = ignore
+) -> Iterator[Made]:
+    """Yield what `work(item, wait)` makes of each item; those that another process works on come last.
+
+    An item is such if `work` raises Busy, as `locked` does without `wait`. In the end it is called with `wait` for
+    these; where `waits` is false, Busy is raised instead.
+    """
+    left = list(items)
+    for wait in (False, True):
+        postponed: list[Item] = []
+        busy = None
+        for item in left:
+            try:
+                made = work(item, wait)
+            except Busy as error:
+                if wait:
+                    raise
+                log("  another process works on it: postponed")
+                postponed.append(item)
+                busy = error
+            else:
+                yield made
+        if busy is not None and not waits:
+            raise busy
+        left = postponed
 
 
 def check_writable(target: str | os.PathLike[str]) -> None:

@@ -16,6 +16,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.encoder.layers import fit_whitening, whiten
 from twinpass.errors import ConfigError, InputError, ModelError
 from twinpass.files import sealed
+from twinpass.text.corpus import open_corpus
 from twinpass.vectors import unit
 
 PAIRS = [(f"{WORDS[i]} {WORDS[i + 1]}", f"{WORDS[i + i % 5]} {WORDS[i + 1]} dog", 5 - i % 6) for i in range(40)]
@@ -144,13 +145,51 @@ def test_a_result_file_that_was_damaged_is_refused(pairs: Path, tmp_path: Path) 
 
 
 def test_the_folder_of_stsb_stands_for_its_three_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The paper's figures take all of STS-B; the licence beside its files is not text."""
+    """The paper's figures take all of STS-B, and no other file beside its three."""
     folder = tmp_path / "STSBenchmark"
     folder.mkdir()
     for split in ("train", "dev", "test"):
         rows = [f"genre\tfile\t2012\t{n}\t{4 + n}.0\ta {split}\tb {split} {n}\n" for n in range(2)]
         (folder / f"sts-{split}.csv").write_text("".join(rows))
-    (folder / "LICENSE.txt").write_text("some words\n")
+    content = open_corpus(str(folder / "sts-*.csv")).fingerprint()
+    for other in ("LICENSE.txt", "sts-mt.csv"):
+        (folder / other).write_text("some words\n")
     monkeypatch.setattr("twinpass.analysis.analyze.MOST_TEXTS", 2)  # a sample would be smaller
     found = analyze({"letters": letters}, data=folder, neighbours=0)
     assert found.models[0].geometry.positives == 3 and found.sample.rows == 6
+    assert found.sample.protocol == "STS-B, three splits, 9 distinct sentences, 3 positives"
+    assert found.sample.source == f"{folder} (sts-dev.csv, sts-test.csv, sts-train.csv)"
+    assert found.data_fingerprint == content and found.grids()[0].title == found.sample.protocol
+    captions = [each.caption for each in found.figures()]
+    assert all("STS-B, three splits, 9 distinct sentences, 3 positives." in caption for caption in captions)
+    assert "over 3 positive pairs (score above 4), uniformity over all pairs of sentences." in captions[0]
+
+
+def test_all_of_stsb_has_the_counts_of_the_protocol(shared: Path) -> None:
+    """1,491 positives in three splits, 208 of them in dev, as the authors of the paper count them."""
+    folder = shared / "data" / "senteval" / "downstream" / "STS" / "STSBenchmark"
+    whole = analyze({"letters": letters}, data=folder, neighbours=0, cache=False)
+    assert whole.models[0].geometry.positives == 1_491
+    assert whole.sample.protocol == "STS-B, three splits, 15,437 distinct sentences, 1,491 positives"
+    dev = analyze({"letters": letters}, data=folder / "sts-dev.csv", neighbours=0, cache=False)
+    assert dev.models[0].geometry.positives == 208
+
+
+def test_a_text_too_long_for_a_name_is_no_folder_of_stsb() -> None:
+    with pytest.raises(InputError, match=r"no file x+\."):
+        analyze(letters, data="x" * 5_000, neighbours=0)
+
+
+def test_splits_of_stsb_that_are_missing_are_not_claimed(tmp_path: Path) -> None:
+    for split in ("test", "dev"):
+        (tmp_path / f"sts-{split}.csv").write_text("".join(f"g\tf\t2012\t{n}\t{n}.0\ta {n}\tb {n}\n" for n in range(6)))
+    said: list[str] = []
+    analyze(letters, data=tmp_path, neighbours=0, cache=False, log=said.append)
+    assert "analysing STS-B, dev and test only, 12 distinct sentences, 2 positives" in said
+    (tmp_path / "sts-test.csv").unlink()
+    part = analyze(letters, data=tmp_path, neighbours=0, cache=False, sample=6)
+    assert part.sample.protocol.startswith("STS-B, dev only, 6 distinct sentences, ")
+    assert part.sample.protocol.endswith(", a sample of 3 of 6 rows")
+    (tmp_path / "sts-test.csv").write_text("only\nsentences\nhere\n")
+    with pytest.raises(InputError, match=r"sts-dev.csv, sts-test.csv in .* differ in their columns"):
+        analyze(letters, data=tmp_path)

@@ -80,7 +80,10 @@ def test_the_folder_holds_page_figures_and_numbers(report: Path) -> None:
             assert "<text" in svg, "text must stay text"
     captions = (report / "figures" / "captions.txt").read_text()
     assert "80 distinct sentences of pairs.csv" in captions
+    assert "Alignment over 8 positive pairs (score above 4), uniformity over all pairs of sentences." in captions
     page = (report / "index.html").read_text()
+    heading = "80 distinct sentences of pairs.csv; 8 positive pairs (score above 4)"
+    assert heading in page and make_report().grids()[0].title == heading
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
     identifiers = [part.split('"')[0] for part in page.split(' id="')[1:]]
     assert len(identifiers) == len(set(identifiers))
@@ -175,3 +178,8 @@ def test_a_report_replaces_a_report_and_nothing_else(report: Path, tmp_path: Pat
         check_target(tmp_path)
     with pytest.raises(OutputError, match="expected the name of a folder for the report, or one that ends in"):
         check_target(tmp_path / "mine.txt")
+    with pytest.raises(OutputError, match=r"got the suffix \.PDF\. A folder with such a name must exist"):
+        check_target(tmp_path / "an.PDF")
+    (tmp_path / "an.PDF").mkdir()
+    for name in ("an.PDF", "run-0.05", "model-1.5B", "report.v2", "out.d"):
+        assert check_target(tmp_path / name) == tmp_path / name

@@ -19,6 +19,7 @@ from twinpass.bulk.shards import Job
 from twinpass.bulk.writers import WRITERS, Content, encode_rows, find_columns
 from twinpass.encoder.encoder import Encoder, TruncationWarning
 from twinpass.errors import ConfigError, InputError, OutputError
+from twinpass.search.index import Index
 
 TEXTS = [f"the cat sat on {'a mat and ' * (n % 5)}the dog number {n}" for n in range(20)]
 
@@ -174,6 +175,16 @@ def test_a_row_of_two_texts_gives_both_its_other_columns(model, tmp_path):
     encode_file(source, tmp_path / "v.parquet", model=model)
     table = pq.read_table(tmp_path / "v.parquet").drop(["vector"])
     assert table.to_pydict() == {"text": ["a dog", "the cat", "the mat", "a cat"], "id": ["7", "7", "8", "8"]}
+
+
+def test_columns_under_what_may_be_names_are_not_encoded_all(model, tmp_path):
+    source = tmp_path / "rows.csv"
+    source.write_text("user,tag\nbob,red\nann,blue\n")
+    with pytest.raises(InputError, match=r"(?s)several columns .*If the first row \(user, tag\) names the columns"):
+        encode_file(source, tmp_path / "out.npy", model=model)
+    with pytest.raises(InputError, match=r"(?s)several columns .*If the first row \(user, tag\) names the columns"):
+        Index.build(tmp_path / "index", source, encoder=model)
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
 
 
 def test_other_columns_are_part_of_what_a_job_is(model, lines, tmp_path, monkeypatch):

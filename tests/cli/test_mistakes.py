@@ -70,6 +70,12 @@ def test_unknown_model(command, out, sentences):
     refuse(command("encode", sentences, "-m", "no-such-model", "-o", out / "v.npy"), out, "no-such-model", "minilm")
 
 
+def test_model_in_the_home_folder_of_nobody(command, out, sentences):
+    refuse(
+        command("encode", sentences, "-m", "~nobody-here/x", "-o", out / "v.npy"), out, "no home folder '~nobody-here'"
+    )
+
+
 def test_missing_output_folder(command, out, sentences):
     refuse(command("encode", sentences, "-o", out / "missing" / "v.npy"), out, "no folder", "missing")
 

@@ -14,6 +14,8 @@ def test_without_a_name_it_lists_all_with_their_cost(run):
     assert len(listed["recipes"]) == 23
     table_3 = next(each for each in listed["recipes"] if each["name"] == "table-3")
     assert table_3["trainings"] == 8 and table_3["hours"] > 0
+    longer = json.loads(run("reproduce", "--steps", 240, "--json").out)["recipes"]
+    assert next(each for each in longer if each["name"] == "table-3")["passes"] == 2 * table_3["passes"]
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,8 @@ def test_without_a_name_it_lists_all_with_their_cost(run):
     [
         (["table-33"], "table-3"),
         (["table-3", "--scale", "tiny"], "Known"),
+        (["table-3", "--all"], "expected names or --all, got both (table-3 and --all)"),
+        (["--released"], "--released takes --all, or names: table-5"),
         (["table-3"], "--data"),
         (["table-3", "--data", "nowhere"], "nowhere"),
         (["table-3", "--data", "."], "--encoder"),

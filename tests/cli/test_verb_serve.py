@@ -90,7 +90,7 @@ def test_mistakes(run, served, model):
         assert ran.code == 2 and says in ran.err, (arguments, ran.err)
     for arguments, says in (
         (["-m", f"a={model}", "-m", f"a={model}"], "got 'a' twice"),
-        (["-m", f"a={model}", "--name", "x"], "no other names"),
+        (["-m", f"a={model}", "--name", "x"], "only for one model"),
     ):
         ran = run("serve", "--port", 0, *arguments)
         assert ran.code == 2 and says in ran.err, (arguments, ran.err)

@@ -18,8 +18,10 @@ def test_a_sweep_prints_its_settings_and_leaves_a_page(run, model, sentences, de
     done = run(*options)
     assert done.code == 0, done.err
     assert "learning_rate" in done.out and "best model:" in done.out and (out / "sweep.html").is_file()
+    assert "42: " in done.out and "no checkpoint to resume" not in done.err and "already finished" not in done.err
     again = run(*options, "--json")
     assert json.loads(again.out)["best_model"].startswith(str(out)) and "step 2" not in again.err
+    assert again.err.count("  already finished: ") == 2 and again.err.count("dev: ") == 1
 
 
 def test_a_wrong_grid_is_a_users_mistake(run, model, sentences, dev, tmp_path) -> None:

@@ -178,6 +178,15 @@ def test_a_service_that_is_not_there_says_so():
         EmbeddingsService("http://127.0.0.1:9/v1", pause=0).encode(["abc"])
 
 
+def test_damaged_word_vectors_are_refused(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    content = bytearray(gzip.compress("".join(f"word{n} {n} 1 2\n" for n in range(500)).encode()))
+    content[20:60] = bytes(40)
+    path.write_bytes(content)
+    with pytest.raises(ModelError, match="cannot be read as word vectors"):
+        WordVectors.load(path)
+
+
 def test_word_vectors_may_leave_out_stop_words(tmp_path):
     """SBERT's GloVe row does: a sentence is the mean of its content words, and punctuation does not count."""
     path = tmp_path / "words.txt"
@@ -186,5 +195,6 @@ def test_word_vectors_may_leave_out_stop_words(tmp_path):
     assert every.encode(["The cat sat ."]).tolist() == [[2.25, 3.5]]
     assert content.encode(["The cat sat .", "the ."]).tolist() == [[0.0, 3.0], [0.0, 0.0]]
     assert every.fingerprint != content.fingerprint
+    assert (every.name, content.name) == (str(path), f"{path}#pooler=avg_content"), "tables show both beside each other"
     with pytest.raises(ConfigError, match="avg_content: the same without English stop words"):
         open_model(path, pooler="cls")

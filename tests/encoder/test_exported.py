@@ -180,6 +180,13 @@ def test_a_flipped_bit_a_cut_and_a_missing_file_are_noticed(name: str, exported:
         Encoder.load(folder)
 
 
+def test_what_vectors_do_not_depend_on_is_not_in_the_fingerprint(exported: str):
+    made = Encoder.load(exported)
+    assert made.exported is not None
+    settings = dataclasses.replace(made.settings, base_weights="0" * 64, matryoshka=(8, 16))
+    assert _fingerprint(made.exported, settings) == _fingerprint(made.exported, made.settings)
+
+
 def test_a_changed_setting_is_noticed(exported: str, tmp_path: Path):
     folder = edited(exported, tmp_path / "changed")
     document = json.loads((folder / "twinpass.json").read_text())

@@ -103,6 +103,7 @@ def test_a_pickle_is_refused_unless_trusted(folder: Path) -> None:
         ("bad name!", "no model named 'bad name!'"),
         ("nobody/no-such-model", "neither a folder here nor complete in the local hub cache"),
         ("x" * 300, "no model named"),
+        ("~nobody-here/model", "~nobody-here/model: there is no home folder '~nobody-here'. Write the whole path"),
     ],
 )
 def test_an_unknown_name_is_explained(name: str, message: str, monkeypatch, tmp_path: Path) -> None:

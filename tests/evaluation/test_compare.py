@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from twinpass.encoder.any_model import Model
-from twinpass.errors import InputError
+from twinpass.errors import InputError, ModelError
 from twinpass.evaluation.compare import SAME, compare
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.side_by_side import evaluate_models
@@ -69,6 +69,14 @@ def test_data_is_read_once_for_two_models(folder, letter_model, noisy, monkeypat
     monkeypatch.setattr(module, "read_task", lambda *args, **more: asked.append(args) or read(*args, **more))
     compare(letter_model, noisy, "STS13", data=folder, resamples=100)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("missing", ["./missing", "missing.txt", "missing.parquet"])
+def test_every_model_is_looked_for_before_one_is_scored(folder, letter_model, missing):
+    asked = []
+    with pytest.raises(ModelError, match=r"there is no (model folder|file) .*missing"):
+        evaluate_models([lambda texts: asked.append(texts) or letter_model(texts), missing], "STS-B", data=folder)
+    assert asked == []
 
 
 def test_a_comparison_prints_and_converts(results):

@@ -81,6 +81,16 @@ def test_the_dev_set_and_the_task_give_the_same_scores(tmp_path) -> None:
     assert {name: found[name] for name in expected} == pytest.approx(expected)
 
 
+def test_a_dev_set_with_decimal_commas_is_scored_and_one_with_words_for_scores_refused(tmp_path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text("sentence1;sentence2;score\na cat;a dog;3,5\na man;a sea;1,25\n")
+    dev = read_dev(path)
+    assert isinstance(dev, ScoredPairs) and dev.gold == [3.5, 1.25]
+    path.write_text("sentence1,sentence2,score\na cat,a dog,high\na man,a sea,low\n")
+    with pytest.raises(InputError, match=r"expected numbers in column 'score', got 'high'"):
+        read_dev(path)
+
+
 def test_nothing_to_score_is_refused() -> None:
     with pytest.raises(InputError, match="different scores"):
         ScoredPairs(PAIRS, [1.0] * len(PAIRS), source="flat.csv")

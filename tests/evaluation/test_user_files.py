@@ -27,6 +27,18 @@ def test_scored_pairs(tmp_path):
     assert len(task.files[str(path)]) == 64
 
 
+def test_an_interval_does_not_depend_on_how_the_path_is_spelt(tmp_path, monkeypatch):
+    path = tmp_path / "pairs.tsv"
+    rows = (f"{'abc'[: 1 + n % 3]}d x{n}\t{'bcd'[n % 3 :]}e y\t{n % 5}\n" for n in range(20))
+    path.write_text("sentence1\tsentence2\tscore\n" + "".join(rows))
+    monkeypatch.chdir(tmp_path)
+    found = [
+        evaluate(MODEL, f"scored:{name}", resamples=100).tasks[0].scores[0]
+        for name in (path, "pairs.tsv", "./pairs.tsv")
+    ]
+    assert len({(score.low, score.high) for score in found}) == 1 and found[0].low < found[0].high
+
+
 def test_labelled_pairs_and_their_threshold(tmp_path):
     path = tmp_path / "pairs.jsonl"
     rows = [("aab", "ab", 1), ("abc", "abd", 1), ("abc", "fgh", 0), ("ab", "gh", 0)]

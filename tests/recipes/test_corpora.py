@@ -8,35 +8,17 @@ import shutil
 import pytest
 
 from twinpass.errors import InputError
-from twinpass.recipes.corpora import (
-    CORPORA,
-    PAIR,
-    SPLITS,
-    Corpora,
-    Missing,
-    describe_text,
-    read_captions,
-    unquote,
-    write_rows,
-)
+from twinpass.recipes.corpora import IN_SENTEVAL, Corpora, Missing, describe_text
 from twinpass.recipes.lab import Lab
+from twinpass.recipes.makers import CORPORA, PAIR, read_captions, unquote, write_rows
 from twinpass.recipes.measures import MEASURES, captions
-from twinpass.recipes.recipe import (
-    Baseline,
-    Fitted,
-    Raw,
-    Recipe,
-    Trained,
-    Words,
-    one_model,
-    supervised,
-    unsupervised,
-)  # fmt: skip
+from twinpass.recipes.model_specs import Baseline, Fitted, Raw, Trained, Words, supervised, unsupervised
+from twinpass.recipes.recipe import Recipe, one_model
 from twinpass.recipes.report import Outcome
 from twinpass.recipes.reproduce import text_facts
 from twinpass.recipes.scales import PAPER, ROBERTA, SMOKE
 from twinpass.recipes.tables.shared import IS_BERT
-from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
+from twinpass.recipes.tables.table_8 import IN_FLICKR, PAPER_ANSWERS, QUERIES
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 DECLUTR = Baseline(baseline="declutr", corpus="wiki-documents")
@@ -173,10 +155,10 @@ def test_graded_pairs_keep_their_scores(data, tmp_path):
     assert len(made) == 50 and {(left, right, float(score)) for left, right, score in made} <= known
 
 
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", ["trec", "stsb-train"])
 def test_a_split_that_is_missing_is_asked_for_by_its_path(tmp_path, name):
     (tmp_path / "senteval" / "downstream").mkdir(parents=True)
-    with pytest.raises(Missing, match=f"no {name} text .*senteval/downstream/{SPLITS[name]}"):
+    with pytest.raises(Missing, match=f"no {name} text .*senteval/downstream/{IN_SENTEVAL[name]}"):
         whole(tmp_path).prepare(name)
 
 
@@ -197,11 +179,12 @@ def test_two_corpora_in_one_run_are_both_part_of_its_key(make_lab, data):
     assert (both.passes(PAPER), both.passes(SMOKE)) == (2 * one.passes(PAPER), one.passes(SMOKE))
 
 
-def test_a_small_sample_of_nli_takes_no_more_of_snlis_other_splits(tmp_path):
+@pytest.mark.parametrize("senteval", ["senteval/downstream", "SentEval/data/downstream", "downstream", "."])
+def test_a_small_sample_of_nli_takes_no_more_of_snlis_other_splits(tmp_path, senteval):
     pairs = [f"premise {n}\thypothesis {n}\tneutral" for n in range(1000)]
     write(tmp_path / "nli_pairs.tsv", "premise\thypothesis\tlabel", *pairs)
     for name in ("s1.dev", "s2.dev", "s1.test", "s2.test"):
-        write(tmp_path / "senteval/downstream/SNLI" / name, *(f"other {name} {n}" for n in range(10)))
+        write(tmp_path / senteval / "SNLI" / name, *(f"other {name} {n}" for n in range(10)))
 
     def others(name, rows):
         texts = Corpora(tmp_path, tmp_path / f"{rows}", rows=rows).prepare(name).read_text("utf-8").splitlines()
@@ -216,7 +199,7 @@ def test_a_small_sample_of_nli_takes_no_more_of_snlis_other_splits(tmp_path):
 def test_a_corpus_of_another_maker_is_made_again(data, tmp_path, monkeypatch):
     corpora = Corpora(data, tmp_path / "prepared", rows=50)
     before = corpora.prepare("wiki")
-    monkeypatch.setattr("twinpass.recipes.corpora.MAKERS", 3)
+    monkeypatch.setattr("twinpass.recipes.corpora.MAKERS", "another")
     assert corpora.prepare("wiki") != before
 
 
@@ -270,10 +253,12 @@ def tokenised(text):
     return text.replace(".", " .").replace(",", " ,")
 
 
-def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch):
+@pytest.mark.parametrize("in_file", [{}, IN_FLICKR], ids=["as printed", "in full"])
+def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch, in_file):
     """An encoder to which the paper's captions lie nearest counts all six, and never the query itself."""
     answers = [text for query in QUERIES for text in PAPER_ANSWERS[query]["simcse"]]
-    texts = [*map(tokenised, [*QUERIES, *answers]), "Something else .", "Another thing ."]
+    released = {text: tokenised(in_file.get(text, text)) for text in (*QUERIES, *answers)}
+    texts = [*released.values(), "Something else .", "Another thing ."]
     (data / "flickr30k_captions.tsv").unlink()
     write(data / "results_20130124.token", *(f"{place}.jpg#0\t{text}" for place, text in enumerate(texts)))
 
@@ -285,7 +270,7 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
 
     def near(text, query):
         known = [query, *PAPER_ANSWERS[query]["simcse"]]
-        return text in known or text in map(tokenised, known)
+        return text in known or text in map(released.get, known)
 
     from twinpass.encoder.any_model import Model
 
@@ -293,8 +278,9 @@ def test_table_8_finds_the_papers_captions_in_tokens(make_lab, data, monkeypatch
     found = MEASURES["retrieval"](make_lab(), supervised(), 1)
     assert found.values == {"shared": 6.0}
     assert found.more["captions"] == 8, "the queries themselves are not searched"
+    assert found.more["there"] == 6, "of the paper's captions, SimCSE's are here"
     texts = {each["text"] for answers in found.more["found"].values() for each in answers}
-    assert not texts & {*map(tokenised, QUERIES)}
+    assert not texts & {*map(released.get, QUERIES)}
 
 
 def recipe_of(*models, measure="stsb-dev"):
@@ -331,7 +317,7 @@ def test_a_stand_in_is_seen_in_the_report(make_lab):
     facts = {"corpora": text_facts(recipe, lab)}
     outcome = Outcome(recipe=recipe, scale="paper", encoder=None, seeds=(1,), rows=[], facts=facts)
     rows = len(rows_of(lab.corpora.prepare("qqp")))
-    assert f"text qqp: {rows} rows of pairs/qqp_6k.tsv" in outcome.notes()
+    assert f"text read: qqp: {rows} rows of pairs/qqp_6k.tsv" in outcome.notes()
     found = {"sources": ["pairs/qqp_6k.tsv"], "rows": rows, "skipped": {}}
     assert outcome.to_dict()["corpora"] == {"qqp": found}
 

@@ -5,9 +5,11 @@ import pytest
 from twinpass.config import Run
 from twinpass.errors import ConfigError
 from twinpass.evaluation.protocols import PUBLISHED
-from twinpass.recipes.corpora import CORPORA, FILES
+from twinpass.recipes.corpora import FILES
+from twinpass.recipes.makers import CORPORA
 from twinpass.recipes.measures import MEASURES
-from twinpass.recipes.recipe import ALL, Baseline, Fitted, Trained, Training
+from twinpass.recipes.model_specs import Baseline, Fitted, Trained, Training
+from twinpass.recipes.recipe import ALL
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE, scale_baseline, scale_run
 from twinpass.recipes.tables import load_recipes
 from twinpass.training.methods import METHODS
@@ -27,17 +29,17 @@ def test_every_table_and_figure_of_the_paper_is_there():
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_have_keys_of_their_own_and_the_papers_numbers(name):
     recipe = RECIPES[name]
-    keys = [row.key for row in recipe.rows]
-    assert len(set(keys)) == len(keys)
+    for names in ([row.key for row in recipe.rows], [row.label for row in recipe.rows]):
+        assert len(set(names)) == len(names)
     assert all(len(row.paper) in (0, len(recipe.columns)) for row in recipe.rows)
     without = {row.key for row in recipe.rows if not row.paper}
     extra = {row.key for row in recipe.rows if row.extra}
-    without -= {"nli-and-unsup", "contradictions"}  # the paper says only that they made no difference
+    without -= {"nli-and-unsup", "contradictions"}  # the paper says only that they did not help
     assert not recipe.has_numbers or without <= extra, "a row that the paper does not have is marked as such"
     assert extra == {
         "table-c1": {"bert", "sbert"},
-        "table-5": {"unsup/glove-all"},
-        "table-e1": {"unsup/glove-all"},
+        "table-5": {"unsup/glove-other"},
+        "table-e1": {"unsup/glove-other"},
     }.get(name, set())
 
 
@@ -88,20 +90,35 @@ def test_the_papers_own_scale_is_table_a1s():
 
 
 def test_the_default_row_of_every_ablation_is_one_run():
-    """The unsupervised default stands in Tables 1, 2, 3, 4, 6 and Figure 2, and is trained once."""
+    """The unsupervised default stands in Tables 1, 2, 3, 4 and 6, and is trained once; Figure 2 follows it in a run."""
     places = {
         "table-1": ("none", ALL),
         "table-2": ("simcse", "one"),
         "table-3": ("0.1", ALL),
         "table-4": ("unsup", "full"),
         "table-6": ("cls-mlp-train", "unsup"),
-        "figure-2": ("simcse", ALL),
     }
-    found = set()
-    for name, (key, column) in places.items():
-        row = next(row for row in RECIPES[name].rows if row.key == key)
-        found.add(row.models[column].identity(PAPER))
-    assert len(found) == 1
+    rows = {(name, row.key): row for name in RECIPES for row in RECIPES[name].rows}
+    models = [rows[name, key].models[column] for name, (key, column) in places.items()]
+    assert len({model.identity(PAPER) for model in models}) == 1
+    assert rows["figure-2", "simcse"].models[ALL] == models[0].changed(track_geometry=10)
+    followed = [
+        model
+        for recipe in RECIPES.values()
+        for model in recipe.models(PAPER)
+        if getattr(model, "run", Run()).track_geometry
+    ]
+    assert followed == [row.models[ALL] for row in RECIPES["figure-2"].rows], "no other table pays for it"
+
+
+def test_following_a_run_costs_a_third_of_a_pass_for_every_sentence_each_time():
+    model = next(row for row in RECIPES["figure-2"].rows if row.key == "simcse").models[ALL]
+    plain = model.changed(track_geometry=None)
+    assert model.passes(SMALL) == plain.passes(SMALL) + 13 * 2_909 // 3
+    assert model.passes(SMALL.tracking("all")) == plain.passes(SMALL) + 13 * 15_437 // 3
+    assert model.passes(PAPER) == 2_000_000 + (1 + 15_625 // 10) * 15_437 // 3
+    with pytest.raises(ConfigError, match="expected the splits to track to be all or dev, got 'test'"):
+        SMALL.tracking("test")
 
 
 def test_where_the_pooler_is_studied_a_scale_keeps_it():
@@ -163,6 +180,22 @@ def test_layers_are_fitted_to_the_first_layer_and_the_last():
                     assert model.of.pooler == "avg_first_last", f"{name}: {row.label}"
 
 
+def test_figure_3_prints_the_averages_of_table_5_and_one_of_its_own():
+    averages = {row.label: row.paper[-1] for row in RECIPES["figure-3"].rows}
+    assert averages.pop("Next3Sent") == 63.1
+    rounded = {label: round(value + 1e-9, 1) for label, value in averages.items()}
+    assert rounded == {
+        "Avg. BERT": 56.7,
+        "BERT-flow": 66.6,
+        "BERT-whitening": 66.3,
+        "Unsup. SimCSE": 76.3,
+        "SBERT": 74.9,
+        "SBERT-flow": 76.6,
+        "SBERT-whitening": 77.0,
+        "Sup. SimCSE": 81.6,
+    }
+
+
 def test_a_sample_of_table_4_is_fewer_pairs_and_the_same_epochs():
     for row in RECIPES["table-4"].rows:
         if "sample" in row.models:
@@ -221,3 +254,7 @@ def test_extra_rows_stay_out_of_the_ordering():
     ]
     outcome = Outcome(recipe=recipe, scale="small", encoder=None, seeds=(1,), rows=rows, facts={})
     assert len(rows) == 10 and outcome.agreement("avg").rows == 8
+    assert any(
+        note.endswith("ordering: BERT (first-last avg.), SBERT (numbers of Table 5)") for note in outcome.notes()
+    )
+    assert [row["extra"] for row in outcome.to_dict()["rows"]].count(True) == 2

@@ -1,22 +1,27 @@
 """Tables from released checkpoints: folders in the released layout, made here with tiny weights."""
 
 import dataclasses
+import json
 import shutil
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, BertModel
+from transformers import AutoConfig, BertModel, RobertaConfig, RobertaModel
 
+from twinpass.cli.main import ENVIRONMENT, main
 from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.recipe import ALL, Fitted, Training
-from twinpass.recipes.released import CHECKPOINTS, NOT_RELEASED, TABLES, Released, released
+from twinpass.recipes.model_specs import Fitted, Training
+from twinpass.recipes.recipe import ALL
+from twinpass.recipes.released import CHECKPOINTS, NOT_READ, NOT_RELEASED, TABLES, Released, released
+from twinpass.recipes.report import Cell, Outcome, RowOutcome
 from twinpass.recipes.reproduce import reproduce, run_recipe
 from twinpass.recipes.scales import SMOKE
 from twinpass.recipes.tables import load_recipes
+from twinpass.recipes.tables.shared import INFERSENT
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
 
@@ -63,9 +68,74 @@ def test_released_models_fill_a_table_beside_the_papers_numbers(lab):
         assert rows[key].cells["avg"].difference is not None
     (stated,) = rows["sup/sbert"].checkpoints
     assert stated.startswith(f"{SBERT}, pooler avg, sha256 of pytorch_model.bin ")
-    assert f"SimCSE-BERT-base: {rows['sup/simcse-bert'].checkpoints[0]}" in outcome.notes()
+    assert f"Sup. SimCSE-BERT-base: {rows['sup/simcse-bert'].checkpoints[0]}" in outcome.notes()
     assert outcome.to_dict()["rows"][3]["checkpoints"] == rows["unsup/simcse-bert"].checkpoints
-    assert not rows["unsup/bert"].checkpoints, "BERT itself is no released sentence encoder"
+
+
+def test_rows_of_the_papers_encoders_state_them_too(lab):
+    lab = dataclasses.replace(lab, released=True)
+    bert, layer = run_recipe(some_rows("table-5", ["unsup/bert", "unsup/bert-whitening"]), lab, seeds=[1]).rows
+    (stated,) = bert.checkpoints
+    assert stated.startswith("bert-base-uncased, pooler avg_embeddings_last, sha256 of model.safetensors ")
+    assert layer.checkpoints == [stated.replace("avg_embeddings_last", "avg_first_last")]
+
+
+def test_a_checkpoint_that_is_not_read_is_not_called_unreleased():
+    rows = {row.key: row for row in released(load_recipes()["table-5"]).rows}
+    assert rows["sup/infersent"].why_quoted == NOT_READ[INFERSENT]
+    assert rows["unsup/is-bert"].why_quoted == NOT_RELEASED
+
+
+def test_a_report_of_released_checkpoints_says_so(lab):
+    lab = dataclasses.replace(lab, released=True)
+    outcome = run_recipe(some_rows("table-5", ["unsup/simcse-bert"]), lab, seeds=[1])
+    assert outcome.notes()[0].startswith("released checkpoints: nothing was trained here")
+    assert outcome.to_dict()["options"]["released"] is True
+
+
+@pytest.mark.parametrize("name", ["table-8", "table-b2", "table-b3", "table-c1", "table-e1", "figure-3", "figure-g1"])
+def test_every_table_takes_released_checkpoints(lab, name):
+    """Its rows of BERT, with what is measured there: captions, other protocols, layers, transfer tasks, geometry."""
+    lab = dataclasses.replace(lab, trust_pickle=True)
+    recipe = released(load_recipes()[name])
+    present = {UNSUP, SUP, SBERT}
+
+    def is_here(row):
+        parts = [part for model in row.models.values() for part in model.parts()]
+        return any(isinstance(part, Released) and part.name in present for part in parts)
+
+    of_bert = [row for row in recipe.rows if is_here(row)]
+    plain = [row for row in of_bert if not isinstance(next(iter(row.models.values())), Fitted)]
+    fitted = [row for row in of_bert if row not in plain][:1]  # one layer stands for all
+    outcome = run_recipe(dataclasses.replace(recipe, rows=(*plain, *fitted)), lab, seeds=[1])
+    assert plain and all(row.checkpoints and not row.note for row in outcome.rows), outcome.notes()
+    assert all(cell.ours for row in outcome.rows for cell in row.cells.values())
+    if name == "table-8":
+        assert len(outcome.grids()[1].rows) == 12, "three captions of each query and model"
+
+
+def test_the_verb_reads_checkpoints_of_both_layouts(lab, checkpoints, tmp_path, capsys, monkeypatch):
+    """RoBERTa's lie under their names beside BERT's; what is not there is named, and the rest is measured."""
+    for variable, value in ENVIRONMENT.items():
+        monkeypatch.setenv(variable, value)  # so that what main sets is unset after the test
+    root = tmp_path / "checkpoints"
+    shutil.copytree(checkpoints, root)
+    name = "princeton-nlp/unsup-simcse-roberta-base"
+    shutil.copytree(root / UNSUP, root / name)
+    config = RobertaConfig(vocab_size=400, hidden_size=16, num_hidden_layers=1, num_attention_heads=2)
+    RobertaModel(config).save_pretrained(root / name)
+    out = str(tmp_path / "out")
+    arguments = ["--data", str(lab.data), "--encoder", str(root), "-o", out, "--seeds", "1", "--device", "cpu"]
+    with pytest.raises(SystemExit) as stop:
+        main(["reproduce", "table-8", "--released", "--trust-pickle", "--json", *arguments])
+    assert not stop.value.code
+    document = json.loads(capsys.readouterr().out)
+    (table,) = document["recipes"]
+    assert table["options"]["released"] and all(row["cells"]["shared"]["ours"] for row in table["rows"])
+    assert (tmp_path / "out" / "reports" / "paper-released" / "table-8.md").is_file()
+    lab = dataclasses.replace(lab, encoder=str(root))
+    roberta = run_recipe(some_rows("table-5", ["unsup/simcse-roberta"]), lab, seeds=[1]).rows
+    assert [row.checkpoints[0].startswith(f"{name}, pooler cls, ") for row in roberta] == [True], roberta
 
 
 def test_a_pickle_is_loaded_only_if_the_user_says_so(lab):
@@ -122,3 +192,25 @@ def test_a_missing_checkpoint_is_named(lab, tmp_path):
     lab = dataclasses.replace(lab, encoder=str(tmp_path))
     (row,) = run_recipe(some_rows("table-5", ["unsup/declutr"]), lab, seeds=[1]).rows
     assert f"no folder {tmp_path / 'johngiorgi' / 'declutr-base'}" in row.note
+
+
+def test_a_report_says_which_numbers_of_simcses_checkpoints_are_not_the_papers():
+    recipe = some_rows("table-5", ["unsup/simcse-bert", "sup/sbert", "sup/simcse-bert"])
+    own, other, supervised = recipe.rows
+    stated = {own.key: f"{UNSUP}, pooler cls", other.key: f"{SBERT}, pooler avg", supervised.key: f"{SUP}, pooler cls"}
+    exact = {
+        row.key: {c: Cell(ours=(recipe.published(row, c),), paper=recipe.published(row, c)) for c in recipe.columns}
+        for row in recipe.rows
+    }
+    cells = exact[own.key]
+    cells["sts12"] = Cell(ours=(cells["sts12"].paper + 0.02,), paper=cells["sts12"].paper)
+    cells["sts13"] = Cell(ours=(cells["sts13"].paper - 0.35,), paper=cells["sts13"].paper)
+    exact[other.key]["avg"] = Cell(ours=(1.0,), paper=74.89)
+    rows = [RowOutcome(row=row, cells=exact[row.key], checkpoints=[stated[row.key]]) for row in recipe.rows]
+    outcome = Outcome(recipe=recipe, scale="paper", encoder=None, seeds=(42,), rows=rows, facts={})
+    note = (
+        "SimCSE's checkpoints: 15 of 16 numbers within 0.02 of the paper's; not: Unsup. SimCSE-BERT-base, STS13 -0.35"
+    )
+    assert note in outcome.notes()
+    accuracies = dataclasses.replace(outcome, recipe=dataclasses.replace(recipe, measure="transfer"))
+    assert not any("within 0.02" in note for note in accuracies.notes()), "one test question is more than that"

@@ -17,29 +17,21 @@ from filelock import FileLock
 from twinpass.analysis.drawing import LIGHT, themed
 from twinpass.config import Run
 from twinpass.display import to_latex, to_markdown
-from twinpass.errors import ConfigError, MissingExtra, OutputError, TrainingError
+from twinpass.errors import Busy, ConfigError, InputError, MissingExtra, OutOfMemory, OutputError, TrainingError
 from twinpass.recipes.corpora import Corpora, Missing
 from twinpass.recipes.figures import draw_outcome
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, Found
-from twinpass.recipes.recipe import (
-    ALL,
-    Baseline,
-    Fitted,
-    Pooled,
-    Raw,
-    Recipe,
-    one_model,
-    quoted,
-    supervised,
-    unsupervised,
-)  # fmt: skip
+from twinpass.recipes.model_specs import Baseline, Fitted, Pooled, Raw, supervised, unsupervised
+from twinpass.recipes.recipe import ALL, Recipe, one_model, quoted
 from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, order_agreement, ours, write_report
 from twinpass.recipes.reproduce import estimate, list_recipes, reproduce, run_recipe
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE
 from twinpass.recipes.smoke_data import make_data
 from twinpass.recipes.store import Store, key_of
 from twinpass.recipes.tables import load_recipes
+from twinpass.recipes.tables.after_simcse import RANKCSE
+from twinpass.recipes.tables.shared import GLOVE, INFERSENT
 
 # The data are generated, which every reading of them warns of.
 pytestmark = pytest.mark.filterwarnings("ignore:.*is not SentEval's copy")
@@ -106,7 +98,7 @@ def test_rows_are_trained_once_and_found_again(lab):
     again = run_recipe(recipe, watched, seeds=[1, 2])
     assert not trained
     assert first.facts["corpora"]["nli-triplets"]["rows"] == SMOKE.rows
-    assert "text nli-triplets: 64 rows of nli_pairs.tsv" in again.notes()
+    assert "text read: nli-triplets: 64 rows of nli_pairs.tsv" in again.notes()
     assert [row.cells for row in again.rows] == [row.cells for row in first.rows]
 
 
@@ -222,16 +214,44 @@ def test_a_key_of_a_baseline_says_all_that_shapes_its_weights(lab, monkeypatch):
     assert declutr.key(lab, 1) != known
 
 
-def test_an_encoder_that_changed_under_its_name_is_refused(lab, tmp_path):
+def test_an_encoder_of_the_hub_is_known_by_its_weights(lab, tmp_path, monkeypatch):
+    cached = tmp_path / "cached"
+    shutil.copytree(lab.encoder, cached)
+    monkeypatch.setattr("twinpass.recipes.lab.find_folder", lambda name, **_: cached)
+
+    def key():
+        fresh = dataclasses.replace(lab, encoder="somebody/encoder")
+        found = unsupervised().key(fresh, 1)
+        assert list(fresh.contents) == ["somebody/encoder"]
+        return found
+
+    known = key()
+    (cached / "pytorch_model.bin").write_bytes(b"the hub's cache gains a file that is not read")
+    assert key() == known
+    with (cached / "model.safetensors").open("ab") as weights:
+        weights.write(b"another revision")
+    assert key() != known
+
+
+def test_an_encoder_is_known_by_its_files_and_not_by_its_path(lab, tmp_path):
     mine = tmp_path / "encoder"
     shutil.copytree(lab.encoder, mine)
     named = {**vars_of(lab), "encoder": str(mine)}
-    assert outcome_of(Lab(**named)).facts["options"]["encoder_content"]
-    outcome_of(Lab(**named))
+    (content,) = outcome_of(Lab(**named)).facts["options"]["encoder_content"].values()
+    models = [unsupervised(), Raw(pooler="avg"), Baseline(baseline="ct", corpus="wiki"), RANKCSE]
+
+    def keys(**changes):
+        return [model.key(Lab(**named | changes), 1) for model in models]
+
+    known = keys()
+    moved = shutil.copytree(mine, tmp_path / "moved")
+    (moved / ".git").mkdir()
+    (moved / ".git" / "index").write_text("not loaded")
+    (moved / "checkpoints").mkdir()
+    (moved / "checkpoints" / "step-1").write_text("not loaded")
+    assert keys(encoder=str(moved)) == known and key_of(content)
     (mine / "config.json").write_text((mine / "config.json").read_text() + " ")
-    with pytest.raises(ConfigError, match="has changed since results"):
-        outcome_of(Lab(**named))
-    outcome_of(Lab(**named | {"output": tmp_path / "another"}))
+    assert not {*keys()} & {*known}
 
 
 def test_a_row_whose_text_is_missing_is_left_out_and_says_so(lab):
@@ -263,9 +283,9 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
     recipe = dataclasses.replace(load_recipes()["table-c1"], rows=rows)
     with monkeypatch.context() as patched:
         patched.setitem(MEASURES, "sts", lambda *_: Found({"avg": 1.0}))
-        patched.setattr(lab.store, "locked", lambda key, wait=True: tried.append(key) or nullcontext())
+        patched.setattr(lab.store, "locked", lambda key: tried.append(key) or nullcontext())
         run_recipe(recipe, lab, seeds=[1])
-    first = next(key for key in tried if key != "encoders")
+    first = tried[0]
     other = FileLock(lab.store.folder / "models" / f".{first}.lock")
     other.acquire()
     measured = []
@@ -284,6 +304,85 @@ def test_a_row_that_another_process_is_at_comes_last(lab, monkeypatch):
     assert [row.row.key for row in outcome.rows] == ["avg", "cls", "avg_first_last"]
 
 
+def test_a_row_whose_model_another_process_trains_comes_last(lab, monkeypatch):
+    """Two rows share a training: while another process is at it, neither is waited for."""
+    subject = unsupervised()
+    rows = (one_model("shared", "shared", subject), one_model("free", "free", Raw(pooler="avg")))
+    recipe = dataclasses.replace(load_recipes()["table-3"], rows=rows)
+    other = FileLock(lab.store.folder / "models" / f".{subject.key(lab, 1)}.lock")
+    other.acquire()
+    order, measure = [], MEASURES["stsb-dev"]
+
+    def measured(lab, subject, seed):
+        found = measure(lab, subject, seed)
+        order.append(type(subject).__name__)
+        if order == ["Raw"]:
+            other.release()
+        return found
+
+    monkeypatch.setitem(MEASURES, "stsb-dev", measured)
+    outcome = run_recipe(recipe, lab, seeds=[1])
+    assert order == ["Raw", "Trained"] and all(row.cells["stsb"].ours for row in outcome.rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "measure"),
+    [("senteval/STS/STSBenchmark/sts-dev.csv", "stsb-dev"), ("flickr30k_captions.tsv", "retrieval")],
+)
+def test_a_score_is_measured_again_if_its_evaluation_set_has_changed(lab, tmp_path, monkeypatch, name, measure):
+    mine, measured = shutil.copytree(lab.data, tmp_path / "data"), []
+    monkeypatch.setitem(MEASURES, measure, lambda *_: measured.append(measure) or Found({"stsb": 1.0, "shared": 1.0}))
+    row = one_model("raw", "raw", Raw(pooler="avg"))
+    recipe = Recipe(name="table-8", title="", rows=(row,), measure=measure, columns={"stsb": "", "shared": ""})
+
+    def run():
+        run_recipe(recipe, Lab(**{**vars_of(lab), "data": mine}), seeds=[1])
+        return len(measured)
+
+    assert run() == 1 and run() == 1
+    (mine / "senteval" / "another-file").write_text("of no task")
+    assert run() == 1
+    with (mine / name).open("a") as stream:
+        stream.write("\n")
+    assert run() == 2
+
+
+def test_the_dev_set_that_chose_a_checkpoint_is_part_of_its_key(lab, tmp_path):
+    mine = shutil.copytree(lab.data, tmp_path / "data")
+    scale = dataclasses.replace(SMOKE, evaluations=2)
+    models = [unsupervised(), Baseline(baseline="ct", corpus="wiki"), RANKCSE]
+
+    def keys(scale):
+        return [model.key(Lab(**{**vars_of(lab), "data": mine, "scale": scale}), 1) for model in models]
+
+    before, without = keys(scale), keys(SMOKE)
+    with (mine / "senteval/STS/STSBenchmark/sts-dev.csv").open("a") as stream:
+        stream.write("\n")
+    assert not {*before} & {*keys(scale)}
+    assert without[0] == keys(SMOKE)[0], "at smoke no checkpoint is chosen"
+    (mine / "senteval/STS/STSBenchmark/sts-dev.csv").unlink()
+    found = run_recipe(
+        dataclasses.replace(
+            load_recipes()["table-3"], rows=(one_model("a", "a", models[0]), one_model("b", "b", models[1]))
+        ),
+        Lab(**{**vars_of(lab), "data": mine, "scale": scale}),
+        seeds=[1],
+    )
+    assert all("sts-dev.csv" in row.note for row in found.rows), "missing, it is asked for by its name"
+
+
+def test_other_word_vectors_under_the_same_name_are_another_model(lab, tmp_path):
+    mine = tmp_path / "data"
+    shutil.copytree(lab.data, mine)
+    changed = Lab(**{**vars_of(lab), "data": mine})
+    models = [GLOVE, INFERSENT]
+    before = [model.key(changed, 1) for model in models]
+    assert before == [model.key(changed, 1) for model in models]
+    lines = (mine / "glove.txt").read_text().splitlines()
+    (mine / "glove.txt").write_text("\n".join(lines[:5]))
+    assert not {*before} & {model.key(changed, 1) for model in models}
+
+
 @pytest.mark.parametrize("layer", ["whitening", "flow"])
 def test_a_layer_is_fitted_once_and_found_again(lab, monkeypatch, layer):
     subject = Fitted(of=Raw(pooler="avg"), layer=layer, on="nli")
@@ -300,7 +399,12 @@ def test_the_papers_encoders_come_from_a_folder_where_one_is_given(lab, tmp_path
     at_hand = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": str(tmp_path)})
     assert unsupervised().run_in(at_hand, 1).model == str(tmp_path / "bert-base-uncased")
     assert Raw(pooler="avg").source(at_hand, 1) == str(tmp_path / "bert-base-uncased")
-    assert at_hand.reports.name == "paper" and at_hand.encoder_content is None
+    assert at_hand.reports.name == "paper"
+    before = Raw(pooler="avg").key(at_hand, 1)
+    (tmp_path / "bert-base-uncased" / "0_Transformer").mkdir()
+    (tmp_path / "bert-base-uncased" / "0_Transformer" / "config.json").write_text("{}")
+    assert Raw(pooler="avg").key(Lab(**vars_of(at_hand)), 1) != before
+    assert Lab(**{**vars_of(at_hand), "released": True}).reports.name == "paper-released"
     with pytest.raises(ConfigError, match=r"no folder .*roberta-base.*under their hub names"):
         Raw(pooler="avg", encoder="roberta-base").source(at_hand, 1)
     from_hub = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
@@ -310,7 +414,7 @@ def test_the_papers_encoders_come_from_a_folder_where_one_is_given(lab, tmp_path
 def test_the_papers_scale_trains_in_half_precision_where_a_gpu_has_it(lab, monkeypatch):
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None})
     assert unsupervised().run_in(paper, 1).precision == "fp32"
-    monkeypatch.setattr("twinpass.recipes.recipe.choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr("twinpass.recipes.model_specs.choose_device", lambda name: torch.device("cuda"))
     for supported, precision in ((True, "bf16"), (False, "fp16")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda supported=supported: supported)
         assert unsupervised().run_in(paper, 1).precision == precision
@@ -328,7 +432,7 @@ def test_a_named_precision_reaches_every_training_and_its_key(lab, monkeypatch):
     infersent.run_in(half, 1).replace(output="x", model="y").check()  # InferSent has no precision to choose
     assert infersent.run_in(half, 1).precision == "fp32"
     paper = Lab(**{**vars_of(lab), "scale": PAPER, "encoder": None, "precision": "fp32"})
-    monkeypatch.setattr("twinpass.recipes.recipe.choose_device", lambda name: torch.device("cuda"))
+    monkeypatch.setattr("twinpass.recipes.model_specs.choose_device", lambda name: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     assert unsupervised().run_in(paper, 1).precision == "fp32", "the named one is used, not what the GPU has"
 
@@ -379,7 +483,7 @@ def test_every_kind_of_data_and_model_has_a_number(lab):
     assert all("[lora]" in note for note in notes.values()), notes
     assert all(math.isfinite(row.cells["stsb"].mean) for row in outcome.rows if not row.note)
     page = to_markdown(outcome.grids())
-    assert "STS-B: ours" in page and "paper" not in page and outcome.agreement("stsb") is None
+    assert "| STS-B |" in page and "paper" not in page and outcome.agreement("stsb") is None
     assert draw_outcome(outcome) is not None
     assert set(outcome.facts["corpora"]) == {"wiki", "nli-triplets", "nli-triplets-all", "trec", "stsb-train"}
 
@@ -481,6 +585,26 @@ def test_reports_hold_ours_the_papers_and_the_difference(lab, tmp_path):
     assert {"table-0.json", "table-0.md", "table-0.tex", "table-0-light.png", "table-0-dark.svg"} <= files
 
 
+def test_a_wide_table_has_its_differences_in_a_table_of_their_own(lab):
+    outcome = run_recipe(cut(load_recipes()["table-5"], 3), lab, seeds=[1])
+    _, differences = outcome.grids()
+    assert list(differences.columns) == ["", *outcome.recipe.columns.values()]
+    assert [row[0] for row in differences.rows] == ["GloVe embeddings (avg.)", "BERT-base (first-last avg.)"]
+    bert = outcome.rows[2].cells["avg"]
+    assert differences.rows[1][-1] == f"{bert.mean - 56.7:+.2f}"
+    in_text = run_recipe(cut(load_recipes()["in-text"], 1), lab, seeds=[1]).grids()[1]
+    assert list(in_text.columns) == ["", "STS-B dev"], "of this row the paper prints no other number"
+
+
+def test_a_report_names_the_evaluation_files_and_those_that_are_not_sentevals(lab):
+    outcome = outcome_of(lab)
+    files = outcome.to_dict()["evaluation"]
+    assert "STS/STSBenchmark/sts-dev.csv" in files and all(len(digest) == 64 for digest in files.values())
+    assert not any("SentEval's copy" in note for note in outcome.notes()), "it is generated, which the title says"
+    (note,) = (note for note in dataclasses.replace(outcome, scale="small").notes() if "SentEval's copy" in note)
+    assert note.startswith("3 evaluation files not SentEval's copy (STS/STSBenchmark/sts-")
+
+
 def test_a_narrow_table_has_a_panel_for_each_column_and_a_wide_one_shows_its_average(lab):
     both = draw(run_recipe(cut(load_recipes()["table-6"], 2), lab, seeds=[1]))
     assert [axes.get_xlabel() for axes in both.axes] == ["Unsup.", "Sup."]
@@ -542,8 +666,33 @@ def test_numbers_are_written_as_tables_have_them():
 def test_notes_name_protocol_scale_and_seeds(lab):
     outcome = outcome_of(lab)
     assert outcome.notes()[0].startswith("STS-B dev; scale smoke, encoder ")
-    assert "a check of the machinery, not a result" in outcome.grids()[0].title
     assert not any("tau" in note for note in outcome.notes()), "two steps order nothing"
+    assert outcome.agreement("stsb") is None and outcome.to_dict()["ordering"] == {}
+
+
+@pytest.mark.parametrize("name", ["table-3", "table-8", "table-a1"])
+def test_every_table_of_a_smoke_test_says_so_first_in_every_form(lab, name):
+    """Whatever is copied from such a report, the sentence goes with it."""
+    recipe = cut(load_recipes()[name], 1)
+    outcome = run_recipe(recipe, lab, seeds=[1])
+    assert all("a check of the machinery, not a result" in grid.title for grid in outcome.grids())
+    assert len(outcome.grids()) == (1 if name == "table-3" else 2)
+    *_, latex = write_report(
+        dataclasses.replace(outcome, recipe=dataclasses.replace(recipe, figure="none")), lab.reports
+    )
+    tables = latex.read_text().split("\\begin{table}")[1:]
+    assert all("a check of the machinery" in table.splitlines()[1] for table in tables) and tables
+    written = json.loads(latex.with_suffix(".json").read_text())
+    assert list(written)[:3] == ["recipe", "title", "about"] and written["about"].startswith("a check of the machinery")
+    if name == "table-8":
+        notes = " ".join(outcome.notes())
+        assert "captions (the paper: 150,000)" in notes
+        assert "they have: SBERT-base 0 of 6" in notes and "put in first" not in notes, "generated captions"
+        titles = ("model", "query", "#", "cosine", "ours", "paper")
+        assert tuple(outcome.grids()[1].columns) == titles and len(outcome.grids()[1].rows) == 6
+    if name == "table-a1":
+        assert [row[0] for row in outcome.grids()[1].rows] == [f"batch {size}" for size in (64, 128, 256, 512)]
+        assert list(outcome.grids()[1].columns) == ["", "rate 1e-05", "rate 3e-05", "rate 5e-05"]
 
 
 def test_a_smaller_corpus_is_the_same_every_time(smoke_data, tmp_path):
@@ -580,7 +729,8 @@ def test_a_row_and_its_reference_share_their_triplets(smoke_data, tmp_path):
     sentence = (data / "wiki.txt").read_text().splitlines()[0]
     anli = [{"context": "x y", "hypothesis": h, "label": label} for h, label in (("x", "e"), ("z", "c"))]
     (tmp_path / "data" / "anli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in anli))
-    released = f"sent0,sent1,hard_neg\n{sentence},follows,contradicts\nno such premise,e,f\n"
+    # The released premise has another space than raw NLI, and one premise is not in the NLI text.
+    released = f"sent0,sent1,hard_neg\n{sentence} .,follows,contradicts\nno such premise,e,f\n"
     for present in (False, True):
         if present:
             (tmp_path / "data" / "nli_for_simcse.csv").write_text(released)
@@ -593,6 +743,38 @@ def test_a_row_and_its_reference_share_their_triplets(smoke_data, tmp_path):
         assert more == [*base, ("x y", "x", "z")]
     assert both[1] == ("no such premise", "e", "f")
     assert both[0][2] in (f"{sentence} near water", f"nobody {sentence}")
+    skipped = corpora.facts("nli-triplets-both")["skipped"]
+    assert skipped == {"premise not in the NLI text: kept with its own contradiction": 1}
+
+
+def test_triplets_of_another_text_than_the_nli_text_are_refused(smoke_data, tmp_path):
+    """Each row would keep its contradiction, and the table would compare a row with itself."""
+    data, _ = smoke_data
+    shutil.copytree(data, tmp_path / "data")
+    (tmp_path / "data" / "nli_for_simcse.csv").write_text("sent0,sent1,hard_neg\na,b,c\nd,e,f\n")
+    corpora = Corpora(tmp_path / "data", tmp_path / "made", rows=None)
+    for name in ("nli-triplets-both", "nli-triplets-all"):
+        with pytest.raises(InputError, match=r"of 2 triplets of nli_for_simcse.csv, the premises of 2 are not in"):
+            corpora.prepare(name)
+
+
+def test_a_sample_with_anli_takes_the_reference_rows(smoke_data, tmp_path):
+    """A smaller sample has the same share of both texts, and of the first one only rows of the reference."""
+    data, _ = smoke_data
+    shutil.copytree(data, tmp_path / "data")
+    anli = [
+        {"context": f"context {n}", "hypothesis": f"{label} {n}", "label": label} for n in range(100) for label in "ec"
+    ]
+    (tmp_path / "data" / "anli.jsonl").write_text("".join(json.dumps(row) + "\n" for row in anli))
+
+    def rows(name, count):
+        corpora = Corpora(tmp_path / "data", tmp_path / f"made-{count}", rows=count)
+        return [tuple(json.loads(line).values()) for line in corpora.prepare(name).read_text().splitlines()]
+
+    whole, cut = rows("nli-triplets", None), rows("nli-triplets-anli", 60)
+    of_base = [row for row in cut if not row[0].startswith("context")]
+    assert len(cut) == 60 and len(of_base) == round(60 * len(whole) / (len(whole) + 100)) > 5
+    assert set(of_base) <= set(rows("nli-triplets", 60)) and len(rows("nli-triplets-anli", None)) == len(whole) + 100
 
 
 def test_a_target_layer_is_fitted_to_every_split(lab, monkeypatch):
@@ -675,6 +857,18 @@ def test_a_store_keeps_scores_under_their_keys(tmp_path):
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 2, "b": 1})
 
 
+@pytest.mark.parametrize("option", ["seeds", "steps"])
+def test_nothing_to_do_is_refused(option, tmp_path):
+    with pytest.raises(ConfigError, match=f"{option} is 0; expected at least"):
+        reproduce("table-3", scale="smoke", output=tmp_path / "lab", **{option: 0})
+
+
+def test_every_teacher_is_part_of_the_cost():
+    recipe = load_recipes()["after-simcse"]
+    assert estimate(recipe, PAPER).trainings == 7, "six methods, and RankCSE's teacher of BERT-large"
+    assert estimate(recipe, SMALL).trainings == 6
+
+
 def test_in_python_it_is_one_call(tmp_path, monkeypatch):
     """As the verb: generated data at smoke, reports on disk, and a result that prints and converts."""
     monkeypatch.setitem(MEASURES, "retrieval", lambda *_: Found({"shared": 4.0}, {}))
@@ -689,7 +883,7 @@ def test_in_python_it_is_one_call(tmp_path, monkeypatch):
     assert (tmp_path / "lab" / "reports" / "smoke-tiny-encoder" / "table-8.tex").is_file()
     assert "Supervised SimCSE-BERT-base" in repr(found) and "<td" in found._repr_html_()
     record = {"recipe": "table-8", "row": "sbert", "label": "SBERT-base", "column": "shared"}
-    assert found.records()[0] == record | {"mean": 4.0, "deviation": None, "paper": 6, "difference": -2.0}
+    assert found.records()[0] == record | {"mean": 4.0, "deviation": None, "paper": None, "difference": None}
     assert found.to_dict()["recipes"][0]["rows"][1]["cells"]["shared"]["ours"] == [4.0]
     with pytest.raises(ConfigError, match="no table or figure was named"):
         reproduce(output=tmp_path)
@@ -705,15 +899,19 @@ def test_the_list_has_the_cost_of_every_recipe():
     }
 
 
-def test_lexical_overlap_of_pairs_is_a_row_without_a_model(lab):
-    """Section 4's figures: of generated text, whose paraphrases add two words to a sentence."""
+@pytest.mark.parametrize(
+    ("key", "corpus", "paper"),
+    [("overlap-nli", "nli-entailment", 39.0), ("overlap-qqp", "qqp", 60.0), ("overlap-paranmt", "paranmt", 55.0)],
+)
+def test_lexical_overlap_of_pairs_is_a_row_without_a_model(lab, key, corpus, paper):
+    """Section 4's figures, of generated text."""
     recipe = load_recipes()["in-text"]
-    rows = tuple(row for row in recipe.rows if row.key == "overlap-paranmt")
-    (paranmt,) = run_recipe(dataclasses.replace(recipe, rows=rows), lab, seeds=[1]).rows
-    pairs = [json.loads(line) for line in lab.corpora.prepare("paranmt").read_text().splitlines()]
+    rows = tuple(row for row in recipe.rows if row.key == key)
+    (row,) = run_recipe(dataclasses.replace(recipe, rows=rows), lab, seeds=[1]).rows
+    pairs = [json.loads(line) for line in lab.corpora.prepare(corpus).read_text().splitlines()]
     f1 = [naive_f1(*pair.values()) for pair in pairs]
-    assert paranmt.cells["overlap"].ours == (pytest.approx(100 * sum(f1) / len(f1)),)
-    assert paranmt.cells["overlap"].paper == 55.0
+    assert row.cells["overlap"].ours == (pytest.approx(100 * sum(f1) / len(f1)),)
+    assert row.cells["overlap"].paper == paper
 
 
 def naive_f1(left, right):
@@ -741,3 +939,139 @@ def test_rankcses_teacher_is_trained_first_and_shared_with_its_own_row(lab):
     run = Run.read(Path(ranked.source(lab, 1)) / "run.json")
     assert run.teacher == rows[0].models[ALL].source(lab, 1) and run.method == "rankcse"
     assert all(math.isfinite(row.cells["stsb"].mean) for row in outcome.rows)
+
+
+def test_figure_2_follows_what_track_says(lab, tmp_path):
+    """All of STS-B is another run than its dev set alone, and has a report of its own."""
+    recipe = cut(load_recipes()["figure-2"], 1)
+    dev = Lab(**{**vars_of(lab), "scale": SMOKE.tracking("dev")})
+    every = Lab(**{**vars_of(lab), "scale": SMOKE.tracking("all")})
+    found = [run_recipe(recipe, each, seeds=[1]) for each in (dev, every)]
+    paths = [outcome.rows[0].more[ALL][0]["path"] for outcome in found]
+    assert paths[0] != paths[1]
+    assert "followed on STS-B dev alone" in str(found[0]) and "dev alone" not in str(found[1])
+    captions = [draw_outcome(outcome).caption for outcome in found]
+    assert "of STS-B dev's vectors" in captions[0] and "of STS-B's vectors" in captions[1]
+    assert all(
+        caption.endswith("1 seed. A check of the machinery, not a result; no ordering is claimed.")
+        for caption in captions
+    )
+    assert every.reports.name == dev.reports.name.replace("smoke", "smoke-track-all")
+    model = recipe.rows[0].models[ALL]
+    before = [model.key(each, 1) for each in (dev, every)]
+    shutil.copytree(dev.data, tmp_path / "data")
+    with (tmp_path / "data" / "senteval" / "STS" / "STSBenchmark" / "sts-test.csv").open("a") as stream:
+        stream.write("g\tf\t2012\t1\t5.0\tanother pair\tone more pair\n")
+    after = [model.key(dataclasses.replace(each, data=tmp_path / "data"), 1) for each in (dev, every)]
+    assert before[0] == after[0] and before[1] != after[1], "another test split is another path"
+    with pytest.raises(ConfigError, match="all or dev, got 'train'"):
+        reproduce("figure-2", scale="smoke", track="train", output=tmp_path / "x")
+
+
+def settings_of(monkeypatch, score):
+    """Let each setting of a search score what a function of batch size, learning rate and seed says."""
+    tried = []
+
+    def measure(lab, model, seed):
+        setting = (model.run.batch_size, model.run.learning_rate, seed)
+        found = Found({"stsb": score(*setting)})
+        tried.append(setting)
+        return found
+
+    monkeypatch.setattr("twinpass.recipes.measures.stsb_dev", measure)
+    return tried
+
+
+def search(lab, seeds):
+    (row,) = run_recipe(cut(load_recipes()["table-a1"], 1), lab, seeds=seeds).rows
+    return row
+
+
+def test_processes_share_a_search_by_setting_and_by_seed(lab, monkeypatch):
+    """What another process trains is waited for only when nothing else is left: of this seed and of the next ones."""
+    others, order = {(64, 1e-5, 1), (512, 5e-5, 2)}, []
+
+    def score(batch, rate, seed):
+        order.append(((batch, rate, seed), lab.store.waits))
+        if (batch, rate, seed) in others and not lab.store.waits:
+            raise Busy("another process")
+        return batch + rate
+
+    tried = settings_of(monkeypatch, score)
+    row = search(lab, [1, 2])
+    assert len({*tried}) == 24 and row.cells["batch_size"].ours == (512.0,)
+    waited = [setting for setting, waits in order if waits]
+    assert set(waited) == others and order.index(((64, 1e-5, 1), True)) > order.index(((512, 3e-5, 2), False))
+
+
+def test_a_setting_that_diverges_has_no_score_and_one_too_large_for_the_memory_is_tried_again(lab, monkeypatch):
+    failing = {(128, 3e-5, 1): TrainingError("the loss is nan at step 3"), (512, 1e-5, 1): OutOfMemory("too little")}
+
+    def score(*setting):
+        if setting in failing:
+            raise failing[setting]
+        return sum(setting)
+
+    tried = settings_of(monkeypatch, score)
+    grid = search(lab, [1]).more[ALL][0]["grid"]
+    assert len(grid) == 12 and [cell["stsb"] for cell in grid].count(None) == 2
+    notes = run_recipe(cut(load_recipes()["table-a1"], 1), lab, seeds=[1]).notes()
+    assert "Unsup. BERT base: no score of batch 128, rate 3e-05 (1 seed): the loss is nan at step 3" in notes
+    assert "Unsup. BERT base: no score of batch 512, rate 1e-05 (1 seed): too little" in notes
+    del failing[512, 1e-5, 1]
+    tried.clear()
+    grid = search(lab, [1]).more[ALL][0]["grid"]
+    assert [cell["stsb"] for cell in grid].count(None) == 1 and (512, 1e-5, 1) in tried
+    tried.clear()
+    assert search(lab, [1]).more[ALL][0]["grid"] == grid and not tried, "divergence is a result, which is kept"
+
+
+def test_no_setting_is_best_where_all_failed(lab, monkeypatch):
+    def score(*setting):
+        raise TrainingError("the loss is nan")
+
+    settings_of(monkeypatch, score)
+    row = search(lab, [1, 2])
+    assert math.isnan(row.cells["batch_size"].mean) and number(row.cells["batch_size"].mean) == "-"
+
+
+def test_a_row_goes_on_with_the_seeds_that_no_other_process_trains(lab, monkeypatch):
+    done = []
+
+    def measure(lab, model, seed):
+        if seed == 1 and not lab.store.waits:
+            raise Busy("another process")
+        done.append((model.run.hard_negative_weight, seed))
+        return Found({"stsb": 1.0})
+
+    monkeypatch.setitem(MEASURES, "stsb-dev", measure)
+    recipe = load_recipes()["table-7"]
+    pair = dataclasses.replace(recipe, rows=recipe.rows[1:3])
+    outcome = run_recipe(pair, lab, seeds=[1, 2])
+    assert done == [(0.5, 2), (1.0, 2), (0.5, 1), (1.0, 1)] and lab.store.waits
+    assert [row.cells["stsb"].ours for row in outcome.rows] == [(1.0, 1.0)] * 2
+
+
+def test_a_report_says_of_which_seed_a_figure_is_and_names_no_seeds_where_nothing_is_random(lab):
+    several = run_recipe(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1, 2]).notes()
+    assert not any("of seed" in note or "seeds" in note for note in several), "Avg. BERT is not trained"
+    trained = dataclasses.replace(load_recipes()["figure-g1"], rows=(one_model("u", "u", unsupervised()),))
+    notes = run_recipe(trained, lab, seeds=[1, 2]).notes()
+    assert "2 seeds (1, 2)" in notes[0] and "the figure is that of seed 1" in notes
+
+
+def test_counts_and_rates_are_printed_as_such_and_equal_notes_once(lab):
+    cells = {"batch_size": Cell(ours=(512.0,), paper=64), "learning_rate": Cell(ours=(3e-5,), paper=1e-5)}
+    rows = load_recipes()["table-a1"].rows[:3]
+    none = {"batch_size": Cell(paper=64), "learning_rate": Cell(paper=1e-5)}
+    outcome = Outcome(
+        recipe=load_recipes()["table-a1"],
+        scale="small",
+        encoder=None,
+        seeds=(1,),
+        rows=[RowOutcome(row=rows[0], cells=cells), *(RowOutcome(row=row, cells=none, note="why") for row in rows[1:])],
+        facts={},
+    )
+    assert [*outcome.grids()[0].rows[0]] == ["Unsup. BERT base", "512", "64", "3e-05", "1e-05"]
+    assert outcome.agreement("batch_size") is None, "settings rank nothing"
+    assert "Unsup. BERT large, Unsup. RoBERTa base: why" in outcome.notes()

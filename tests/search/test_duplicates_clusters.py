@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, InputError
 from twinpass.search import duplicates
 from twinpass.search.clusters import choose_number, find_clusters, silhouette, typical_words
 from twinpass.search.duplicates import find_duplicates
@@ -143,6 +143,21 @@ def test_few_or_equal_texts_are_one_cluster(tmp_path: Path) -> None:
     assert choose_number(np.ones((9, 4), np.float32) / 2, 0) == (1, {})
     index = index_of(tmp_path, np.eye(2, 4))
     assert [each["size"] for each in index.cluster().clusters] == [2]
+
+
+def test_more_clusters_than_different_texts_leave_none_empty(tmp_path: Path) -> None:
+    index = index_of(tmp_path, np.repeat(np.eye(2, 4), 3, axis=0))
+    found = find_clusters(index, 5)
+    assert [each["size"] for each in found.clusters] == [3, 3] and {*found.labels.tolist()} == {0, 1}
+    assert all(each["cohesion"] == pytest.approx(1) for each in found.clusters)
+
+
+@pytest.mark.parametrize("k", [None, 1])
+def test_an_emptied_index_has_no_clusters(tmp_path: Path, k: int | None) -> None:
+    index = index_of(tmp_path, np.eye(2, 4))
+    index.remove(ids=[0, 1])
+    with pytest.raises(InputError, match="the index is empty: expected texts"):
+        find_clusters(index, k)
 
 
 def naive_typical(counts: list[dict], most: int) -> list[list[str]]:

@@ -121,6 +121,12 @@ def test_none_one_or_several() -> None:
     assert isinstance(parse(["a=1 or b=1", "b<2"]), And)  # each is whole in itself
 
 
+@pytest.mark.parametrize("where", [5, 0, ["a=1", 5], [None]])
+def test_what_is_no_text_is_refused(where: Any) -> None:
+    with pytest.raises(ConfigError, match=r"expected a filter such as 'year >= 2020', or several, got"):
+        parse(where)
+
+
 @pytest.mark.parametrize(
     ("text", "told", "at"),
     [

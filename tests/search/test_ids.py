@@ -87,7 +87,7 @@ def test_ids_are_compared_as_texts_and_returned_as_they_are(tmp_path: Path) -> N
         ([{"ticket": "a"}, {"ticket": " "}], "text 2: expected an id in the column 'ticket', a text or a whole number"),
         ([{"ticket": 1.5}, {"ticket": 2}], "text 1: expected an id.*got 1.5"),
         ([{"ticket": True}, {"ticket": 2}], "text 1: expected an id.*got True"),
-        (None, "text 1: expected an id"),
+        (None, "text 1: expected an id, but there is no column 'ticket'. Columns beside the text: none"),
     ],
 )
 def test_what_is_no_id_is_refused_and_nothing_changes(tmp_path: Path, metadata: list, message: str) -> None:
@@ -104,8 +104,8 @@ def test_what_is_no_id_is_refused_and_nothing_changes(tmp_path: Path, metadata: 
 @pytest.mark.parametrize(
     ("rows", "column", "message"),
     [
-        ("1,a dog\n2,a cat\n", "tikcet", "expected an id in the column 'tikcet'.*Did you mean 'ticket'"),
-        ("1,a dog\n2,a cat\n", "text", "expected an id in the column 'text'.*Columns beside the text: ticket"),
+        ("1,a dog\n2,a cat\n", "tikcet", "there is no column 'tikcet'. Did you mean 'ticket'"),
+        ("1,a dog\n2,a cat\n", "text", "there is no column 'text'.*Columns beside the text: ticket"),
         ("1,a dog\n ,a cat\n", "ticket", "text 2: expected an id"),
         ("1,a dog\n1,a cat\n", "ticket", "text 2: the id '1' in the column 'ticket' occurs twice"),
     ],
@@ -126,7 +126,7 @@ def test_wrong_ids_of_texts_to_add_are_found_before_the_model_is_loaded(tmp_path
     index = Index.from_blocks(tmp_path / "index", [block({"a": "text"})], model=MODEL, id_column="ticket")
     source = tmp_path / "tickets.csv"
     source.write_text("number,text\n1,a dog\n")
-    with pytest.raises(InputError, match="text 1: expected an id in the column 'ticket'"):
+    with pytest.raises(InputError, match=r"text 1: expected an id, but there is no column 'ticket'.*Columns.*: number"):
         index.add(source, columns="text")
 
 

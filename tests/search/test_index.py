@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +69,31 @@ def test_a_single_vector_is_a_query_and_k_may_exceed_the_rows(folder: Path) -> N
     index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
     (hits,) = index.search(vectors[1], 50)
     assert len(hits) == 3 and hits[0].id == 1 and hits[0].metadata == {}
+    assert len(index.search(vectors[1], 50, min_score=np.float32(0.9999))[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("queries", "options", "message"),
+    [
+        (None, {}, "expected a text, several texts or vectors as queries, got None"),
+        (5, {}, "expected a text, several texts or vectors as queries, got 5"),
+        (["a", 3], {}, "query 1: expected a text, got 3 of type int"),
+        ([object()], {}, "expected texts or vectors of one size as queries, got object"),
+        (["a", " "], {}, "a query is empty"),
+        ("a", {"k": "3"}, "k is '3'; expected a whole number of at least 1"),
+        ("a", {"k": 0}, "k is 0; expected a whole number"),
+        ("a", {"mode": None}, "no mode of search named None. Known: dense, keyword, hybrid"),
+        ("a", {"where": 5}, "expected a filter such as"),
+        ("a", {"min_score": "x"}, "min_score is 'x'; expected a number, such as 0.5, or None"),
+        (np.ones((1, DIMENSIONS), np.float32), {"min_score": np.nan}, "min_score is nan; expected a number"),
+        (np.array(None), {}, "expected a text, several texts or vectors as queries, got None"),
+    ],
+)
+def test_mistakes_of_a_search_are_explained(folder: Path, queries: Any, options: Any, message: str) -> None:
+    texts, vectors, _ = make_rows(3)
+    index = Index.from_blocks(folder, in_blocks(texts, vectors), model=MODEL)
+    with pytest.raises((ConfigError, InputError), match=message):
+        index.search(queries, **options)
 
 
 def test_conditions_and_least_score(folder: Path) -> None:

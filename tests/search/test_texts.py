@@ -56,6 +56,9 @@ def test_every_call_from_texts_to_answers(encoder: Encoder, there: tuple[str, di
     assert isinstance(hits, Hits) and len(hits) == 2 and (hits[0].id, hits[0].text) == (1, "a dog")
     assert hits[0].score == pytest.approx(1.0, abs=1e-5) and hits[0].metadata == {"year": 2021}
     answers = index.search(["water and oil", "a dog"], k=1)
+    assert index.search(np.array(["water and oil", "a dog"]), k=1).records() == answers.records()
+    one = index.search(np.array("a dog"), k=2, where="year>=2020")
+    assert isinstance(one, Hits) and one.records() == hits.records()
     assert isinstance(answers, Results) and [hits[0].id for hits in answers] == [2, 1]
     by_vectors = index.search(encoder.encode(["water and oil", "a dog"]), k=1)
     assert [hits[0].id for hits in by_vectors] == [2, 1] and by_vectors[0].query is None
@@ -97,7 +100,11 @@ def test_results_print_and_are_plain_data(encoder: Encoder, tmp_path: Path) -> N
     answers, nothing = index.search(["a dog"], k=1), index.search("a dog", where="year>3000")
     assert "a dog" in repr(answers) and "2021" in repr(answers) and "<table>" in answers._repr_html_()
     assert json.loads(json.dumps(answers.to_dict()))["results"][0]["hits"][0]["metadata"] == {"year": 2021}
-    assert answers.records() == [{"query": "a dog", "id": 1, "score": 1.0, "text": "a dog", "copies": 1, "year": 2021}]
+    hit = {"id": 1, "score": 1.0, "text": "a dog", "copies": 1, "year": 2021}
+    assert answers.records() == [{"query": "a dog", "rank": 1, **hit}] and answers[0].records() == [hit]
+    assert [(row["query"], row["rank"]) for row in index.search(["a dog", "a cat"], k=2).records()] == [
+        ("a dog", 1), ("a dog", 2), ("a cat", 1), ("a cat", 2),
+    ]  # fmt: skip
     assert "nothing was found" in repr(nothing) and nothing.records() == []
     info = index.info()
     assert "searched exactly" in repr(info) and json.dumps(info.to_dict()) and info.records() == [info.to_dict()]
@@ -113,7 +120,8 @@ def test_a_users_column_never_has_the_name_of_one_of_ours(encoder: Encoder, tmp_
     index = Index.build(None, ["a dog"], encoder=encoder, metadata=[{"id": "T-1", "score": 3, "query": "q"}])
     found = index.search(["a dog"])
     (record,) = found.records()
-    assert list(record) == ["query", "id", "score", "text", "copies", "source_id", "source_score", "source_query"]
+    names = ["query", "rank", "id", "score", "text", "copies", "source_id", "source_score", "source_query"]
+    assert list(record) == names
     assert (record["id"], record["source_id"]) == (0, "T-1")
     assert found[0].grids()[0].columns == ["id", "score", "text", "source_id", "source_score", "query"]
     assert found.to_dict()["results"][0]["hits"][0]["metadata"] == {"id": "T-1", "score": 3, "query": "q"}

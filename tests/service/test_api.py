@@ -382,6 +382,10 @@ def test_search_finds_the_text_itself_first(encoder, index):
         for where, says in (("nothing", "cannot read the filter"), ("colour=red", "no metadata column named 'colour'")):
             wrong = await client.post("/search", json={"query": "a", "where": where})
             assert wrong.status_code == 400 and says in error_of(wrong)["message"]
+        for empty in ("", " \n", ["a dog", ""]):
+            wrong = await client.post("/search", json={"query": empty, "mode": "keyword"})
+            assert wrong.status_code == 400 and error_of(wrong)["param"] == "query"
+            assert error_of(wrong)["code"] == "invalid_value" and "a query is empty" in error_of(wrong)["message"]
         for bad in ({"k": 0}, {"k": 1001}, {"mode": "magic"}, {"min_score": "high"}, {"where": 3}):
             assert (await client.post("/search", json={"query": "a"} | bad)).status_code == 400
 
@@ -395,7 +399,7 @@ def test_the_index_is_described_and_measured_once(encoder, index, monkeypatch):
 
     async def scene(client: httpx.AsyncClient) -> None:
         info = (await client.get("/index")).json()
-        assert info["count"] == 8 and info["model"] == "tiny" and info["columns"] == ["place"]
+        assert info["rows"] == 8 and info["model"] == "tiny" and info["columns"] == ["place"]
         assert str(index.folder.parent) not in json.dumps(info)  # neither its place nor its model's
         found = [(await each).json() for each in [client.get("/analysis") for _ in range(3)]]
         assert found[0] == found[1] == found[2] and len(calls) == 1
@@ -474,16 +478,16 @@ def test_what_is_added_to_the_index_is_found_without_a_restart(encoder, index):
             return str(found["results"][0]["hits"][0]["text"])
 
         before = [(await client.get(path)).json() for path in ("/index", "/analysis")]
-        assert (before[0]["count"], before[1]["of"]) == (8, 8) and await best("a bird sings") != "a bird sings"
+        assert (before[0]["rows"], before[1]["of"]) == (8, 8) and await best("a bird sings") != "a bird sings"
         add_elsewhere(index.folder, encoder, ["a bird sings", "two birds"])
         assert await best("a bird sings") == "a bird sings"
         after = [(await client.get(path)).json() for path in ("/index", "/analysis")]
-        assert (after[0]["count"], after[1]["of"]) == (10, 10)
+        assert (after[0]["rows"], after[1]["of"]) == (10, 10)
         assert after[1]["uniformity"] != before[1]["uniformity"]
         Index.open(index.folder).remove(texts=["a bird sings"])
         assert (await client.get("/analysis")).json()["of"] == 9  # asked for before any search
         assert await best("a bird sings") != "a bird sings"
-        assert (await client.get("/index")).json()["count"] == 9
+        assert (await client.get("/index")).json()["rows"] == 9
 
     play(Service(encoder, index), scene)
 
@@ -510,7 +514,7 @@ def test_an_index_on_milvus_is_described_and_searched(encoder, index, tmp_path, 
 
     async def scene(client: httpx.AsyncClient) -> None:
         info = (await client.get("/index")).json()
-        assert (info["count"], info["distinct"], info["fingerprint"]) == (len(index), None, encoder.fingerprint)
+        assert (info["rows"], info["distinct"], info["fingerprint"]) == (len(index), None, encoder.fingerprint)
         found = (await client.post("/search", json={"query": rows.texts[2], "k": 1})).json()["results"]
         assert found[0]["hits"][0]["text"] == rows.texts[2]
 

@@ -46,33 +46,36 @@ def test_texts_are_added_found_and_removed(encoder, index):
         async def best(query: str) -> Any:
             return (await client.post("/search", json={"query": query, "k": 1})).json()
 
-        assert (await client.get("/index")).json()["count"] == len(TEXTS)
+        assert (await client.get("/index")).json()["rows"] == len(TEXTS)
         body = {"texts": ["a bird sings", "two birds"], "metadata": [{"place": 90, "kind": "bird"}, {"kind": None}]}
         added = (await client.post("/index/texts", json=body)).json()
-        assert added == {"added": 2, "skipped": 0, "replaced": 0, "truncated": 0, "count": len(TEXTS) + 2}
+        assert added == {"added": 2, "skipped": 0, "replaced": 0, "truncated": 0, "rows": len(TEXTS) + 2}
         assert "a bird sings" in str(await best("a bird sings"))
         info = (await client.get("/index")).json()  # it was remembered before
-        assert info["count"] == len(TEXTS) + 2 and "kind" in info["columns"]
+        assert info["rows"] == len(TEXTS) + 2 and "kind" in info["columns"]
         np.testing.assert_allclose(
             Index.open(index.folder).vectors([len(TEXTS)]), encoder.encode(["a bird sings"], normalize=True), atol=1e-6
         )
         again = (await client.post("/index/texts", json={"texts": ["two birds", "a fish"], "unique": True})).json()
-        assert again == {"added": 1, "skipped": 1, "replaced": 0, "truncated": 0, "count": len(TEXTS) + 3}
+        assert again == {"added": 1, "skipped": 1, "replaced": 0, "truncated": 0, "rows": len(TEXTS) + 3}
 
         found = (await client.get(f"/index/texts/{len(TEXTS)}")).json()
         assert (found["text"], found["metadata"]) == ("a bird sings", {"place": 90, "kind": "bird"})
         removed = await client.delete(f"/index/texts/{len(TEXTS)}")
-        assert removed.json() == {"removed": 1, "count": len(TEXTS) + 2}
+        assert removed.json() == {"removed": 1, "rows": len(TEXTS) + 2}
         for method in ("GET", "DELETE"):
             for missing in (len(TEXTS), "x", "1" * 30, "a/b"):
                 gone = await client.request(method, f"/index/texts/{missing}")
                 assert gone.status_code == 404 and error_of(gone)["code"] == "no_such_text"
         for chosen, count in (({"where": "place >= 2"}, len(TEXTS) - 2), ({"texts": ["a fish", "none"]}, 1)):
             assert (await client.post("/index/texts/delete", json=chosen)).json()["removed"] == count
+        unknown = await client.post("/index/texts/delete", json={"where": "colour = red"})
+        found = [error_of(unknown)[name] for name in ("param", "code")]
+        assert (unknown.status_code, found) == (400, ["where", "invalid_filter"])
         partly = await client.post("/index/texts/delete", json={"ids": [0, 1_000]})
         assert partly.status_code == 404 and "not all of these ids" in error_of(partly)["message"]
-        assert (await client.post("/index/texts/delete", json={"ids": [0]})).json() == {"removed": 1, "count": 2}
-        assert (await client.get("/index")).json()["count"] == 2
+        assert (await client.post("/index/texts/delete", json={"ids": [0]})).json() == {"removed": 1, "rows": 2}
+        assert (await client.get("/index")).json()["rows"] == 2
 
     play(keyed(encoder, index), scene)
     assert len(Index.open(index.folder)) == 2
@@ -89,18 +92,18 @@ def test_an_index_with_its_own_ids_is_changed_by_them(encoder, tmp_path):
         assert (await client.get("/index")).json()["id_column"] == "ticket"
         body = {"texts": ["a bird", "a fish"], "metadata": [{"ticket": "A/1"}, {"ticket": "B"}]}
         added = (await client.post("/index/texts", json=body)).json()
-        assert added == {"added": 2, "skipped": 0, "replaced": 1, "truncated": 0, "count": 3}
+        assert added == {"added": 2, "skipped": 0, "replaced": 1, "truncated": 0, "rows": 3}
         found = (await client.get("/index/texts/A/1")).json()
         assert (found["id"], found["text"]) == ("A/1", "a bird")
         for wrong, says in (
-            ({"texts": ["x"]}, "expected an id in the column 'ticket'"),
+            ({"texts": ["x"]}, "expected an id, but there is no column 'ticket'"),
             ({"texts": ["x", "y"], "metadata": [{"ticket": "C"}] * 2}, "occurs twice"),
             ({"texts": ["x"], "metadata": [{"ticket": "C"}], "unique": True}, "got both"),
         ):
             refused = await client.post("/index/texts", json=wrong)
             assert refused.status_code == 400 and says in error_of(refused)["message"]
-        assert (await client.delete("/index/texts/A/1")).json() == {"removed": 1, "count": 2}
-        assert (await client.post("/index/texts/delete", json={"ids": [17, "B"]})).json()["count"] == 0
+        assert (await client.delete("/index/texts/A/1")).json() == {"removed": 1, "rows": 2}
+        assert (await client.post("/index/texts/delete", json={"ids": [17, "B"]})).json()["rows"] == 0
 
     play(keyed(encoder, index), scene)
 
@@ -178,10 +181,10 @@ def test_searches_go_on_while_texts_are_added(encoder, index, monkeypatch):
         await asyncio.to_thread(begun.wait, 10)
         for _ in range(10):
             assert (await client.post("/search", json={"query": "a dog", "k": 1})).status_code == 200
-        assert (await client.get("/index")).json()["count"] == len(TEXTS)
+        assert (await client.get("/index")).json()["rows"] == len(TEXTS)
         go.set()
-        assert (await adding).json()["count"] == len(TEXTS) + 1
-        assert (await client.get("/index")).json()["count"] == len(TEXTS) + 1
+        assert (await adding).json()["rows"] == len(TEXTS) + 1
+        assert (await client.get("/index")).json()["rows"] == len(TEXTS) + 1
 
     play(keyed(encoder, index), scene)
 
@@ -208,8 +211,11 @@ def test_changes_are_made_one_after_another_and_too_many_are_refused(encoder, in
         first = asyncio.create_task(client.delete("/index/texts/0"))
         await asyncio.to_thread(begun.wait, 10)
         second = asyncio.create_task(client.delete("/index/texts/1"))
-        while service.index._changing.unfinished < 2:
+        for _ in range(10_000):
+            if service.index._changing.unfinished == 2:
+                break
             await asyncio.sleep(0.001)
+        assert service.index._changing.unfinished == 2, "the second change does not wait"
         third = await client.delete("/index/texts/2")
         assert third.status_code == 503 and error_of(third)["code"] == "index_busy" and "retry-after" in third.headers
         go.set()

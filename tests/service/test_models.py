@@ -123,6 +123,7 @@ def test_create_app_takes_several(encoder, folder, tmp_path):
     service = create_app({"a": encoder, "b": folder}, tmp_path / "index").state.service
     assert [model.name for model in service.models] == ["a", "b"]
     assert service.model("b").encoder.max_tokens == 4 and service.index.model.name == "b"
-    for wrong in ({}, {"a": encoder}):
-        with pytest.raises(ConfigError, match="no other names"):
-            create_app(wrong, name="x")
+    with pytest.raises(ConfigError, match=r"--name .* is only for one model that is given without a name, got 'x'"):
+        create_app({"a": encoder}, name="x")
+    with pytest.raises(ConfigError, match="expected at least one model by name, got none"):
+        create_app({})

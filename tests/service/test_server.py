@@ -194,7 +194,7 @@ def test_an_index_is_searched_and_ctrl_c_is_a_good_end(folder, truth, tmp_path):
         Index.open(tmp_path / "index").add_blocks([added])  # in this process, while the other one serves
         answer = httpx.post(f"{url}/search", json={"query": "a bird sings", "k": 1}, headers=headers).json()
         assert answer["results"][0]["hits"][0]["text"] == "a bird sings"
-        assert httpx.get(f"{url}/index", headers=headers).json()["count"] == len(SENTENCES) + 1
+        assert httpx.get(f"{url}/index", headers=headers).json()["rows"] == len(SENTENCES) + 1
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 

@@ -54,7 +54,7 @@ class Toy:
         if self.texts is None:
             return trouble(404, "no index is served")
         return {
-            "count": len(self.texts),
+            "rows": len(self.texts),
             "distinct": len(set(self.texts)),
             "dimensions": 257,
             "columns": self._columns(),

@@ -19,7 +19,7 @@ import pytest
 from twinpass.errors import ConfigError, InputError
 from twinpass.text.corpus import Corpus, open_corpus
 from twinpass.text.formats import READERS
-from twinpass.text.sources import FORMATS
+from twinpass.text.sources import FORMS
 
 ROWS = [
     ("A man plays.", "Someone is playing, it seems."),
@@ -75,7 +75,7 @@ def read(corpus: Corpus) -> list[tuple[str, ...]]:
 
 
 def test_every_registered_format_is_checked_here() -> None:
-    assert {*READERS} == {"txt", *WRITERS} == {*FORMATS}
+    assert {*READERS} == {"txt", "scsv", *WRITERS} == {*FORMS}
 
 
 @pytest.mark.parametrize("packing", ["", ".gz", ".xz"])
@@ -282,6 +282,26 @@ def test_a_word_among_scores_that_are_called_so_is_a_bad_row(tmp_path: Path, wor
     assert not open_corpus(labels).scored
 
 
+@pytest.mark.parametrize("format", TABULAR)
+def test_words_in_a_column_that_is_called_a_score_are_refused(write: Callable[..., str], format: str) -> None:
+    names = ["sentence1", "sentence2", "score"]
+    path = write(format, names, [["a man", "a woman", "high"], ["a cat", "a dog", "low"]])
+    with pytest.raises(
+        InputError, match=r"expected numbers in column 'score', got 'high'.*--columns sentence1,sentence2"
+    ):
+        open_corpus(path)
+    assert not open_corpus(path, columns="sentence1,sentence2").scored
+    assert open_corpus(path, label="score").width == 2
+    assert not open_corpus(
+        write(format, [*names[:2], "label"], [["a", "b", "neutral"], ["c", "d", "entailment"]])
+    ).scored
+    assert not open_corpus(write(format, names, [["a man", "a woman", ""], ["a cat", "a dog", ""]])).scored
+    assert open_corpus(write(format, [*names, "label"], [["a", "b", "high", 1], ["c", "d", "low", 0]])).scored
+    assert (
+        open_corpus(write(format, ["id", "text", "score"], [["1", "a man", "high"], ["2", "a cat", "low"]])).width == 1
+    )
+
+
 def test_a_nan_does_not_make_text_of_a_last_column_of_numbers(tmp_path: Path) -> None:
     path = tmp_path / "scored.csv"
     path.write_text("a man,a woman,2\na cat,a dog,NaN\n")
@@ -341,6 +361,51 @@ def test_a_first_row_that_may_be_names_is_read_and_mentioned(tmp_path: Path) -> 
         assert len(list(open_corpus(path, header=False))) == 2
         path.write_text("was ist das,ein hund\nund das,eine katze\n")
         assert len(list(open_corpus(path))) == 2
+
+
+@pytest.mark.parametrize("content", ["date,review\n2024-03-01,good\n2024-03-02,bad\n", "user,tag\nbob,red\nann,blue\n"])
+def test_for_single_texts_columns_under_possible_names_are_not_all_read(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError, match=r"(?s)several columns .*If the first row .* names the columns: --header"):
+            open_corpus(path, single=True)
+        with pytest.raises(InputError, match=r"several columns that could be the text"):
+            open_corpus(path, single=True, header=True)
+        assert len(read(open_corpus(path, single=True, header=False))) == 3
+    with pytest.warns(UserWarning, match="is read as text"):
+        assert len(read(open_corpus(path))) == 3  # as pairs, for training
+    with pytest.warns(UserWarning, match="is read as text"):
+        assert len(read(open_corpus(path, single=True, columns="1"))) == 3
+    path.write_text("was ist das,ein hund\nund das,eine katze\n")
+    assert read(open_corpus(path, single=True)) == [("was ist das", "ein hund"), ("und das", "eine katze")]
+
+
+def test_for_single_texts_a_row_of_names_alone_is_an_empty_file(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("date,review\n")
+    with pytest.raises(InputError, match=r"is empty: expected rows .* \(date, review\). Add rows, .*--no-header"):
+        open_corpus(path, single=True)
+    assert read(open_corpus(path, single=True, header=False)) == [("date", "review")]
+
+
+def test_a_second_row_of_another_width_is_what_is_wrong_with_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("user,tag\nbob\nann\n")
+    with pytest.raises(InputError, match=r"expected 2 comma-separated columns, got 1 \(.*rows.csv:2\)"):
+        open_corpus(path, single=True)
+    with pytest.raises(InputError, match="several columns that could be the text"):
+        open_corpus(path, single=True, skip_bad_rows=True)
+
+
+def test_every_decision_is_said_once_whichever_file_it_is_about(tmp_path: Path) -> None:
+    content = {"a": "id,text\n1,all is well\n", "b": "id;text\n1;all is well\n", "c": "id;text\n2;not so\n"}
+    for name, lines in content.items():
+        (tmp_path / f"{name}.csv").write_text(lines)
+    said: list[str] = []
+    assert list(open_corpus(tmp_path, log=said.append).texts()) == ["all is well", "all is well", "not so"]
+    assert said == [f"{tmp_path}/b.csv and 1 more file: its columns are separated by semicolons; csv:NAME reads commas"]
 
 
 def test_other_columns_by_name(tmp_path: Path) -> None:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import warnings
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from twinpass.errors import InputError, MissingExtra
+from twinpass.text import formats
 from twinpass.text.corpus import Corpus, open_corpus
+from twinpass.text.rows import SAMPLE
+from twinpass.text.sources import Line, Source
 
 
 def put(path: Path, content: str | bytes) -> Path:
@@ -130,6 +136,301 @@ def test_header_by_content(tmp_path: Path) -> None:
 )
 def test_what_is_a_header(tmp_path: Path, name: str, content: str, rows: int) -> None:
     assert len(read(open_corpus(put(tmp_path / name, content)))) == rows
+
+
+@pytest.mark.parametrize("mark", [",", ";", "\t"])
+@pytest.mark.parametrize("index", ["", "Unnamed: 0", "Unnamed: 0.1"])
+@pytest.mark.parametrize("others", ["review,rating", "review", "Review Text,Star Rating"])
+def test_an_index_of_pandas_needs_no_name(tmp_path: Path, index: str, others: str, mark: str) -> None:
+    texts, ratings = ["Great product it is", "Bad product it is", "meh product here"], [5, 1, 3]
+    rows = [f"{place},{text},{stars}" for place, (text, stars) in enumerate(zip(texts, ratings, strict=True))]
+    lines = [",".join(row.split(",")[: others.count(",") + 2]) for row in (f"{index},{others}", *rows)]
+    said: list[str] = []
+    path = put(tmp_path / "a.csv", "\n".join(lines).replace(",", mark))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(open_corpus(path, log=said.append).texts()) == texts
+    assert f"the first row ({index}, {others.replace(',', ', ')}) names the columns" in said[-1]
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (",Great it is\n5,Bad it is\n4,meh it is\n", ["Great it is", "Bad it is", "meh it is"]),
+        (",great\n5,It is bad\n5,It is meh\n", ["great", "It is bad", "It is meh"]),
+    ],
+)
+def test_a_missing_number_is_no_index(tmp_path: Path, content: str, texts: list[str]) -> None:
+    assert list(open_corpus(put(tmp_path / "a.csv", content)).texts()) == texts
+
+
+@pytest.mark.parametrize("content", [",review\n0,It is good\n", ",Customer Message\n0,it is late\n1,it is slow\n"])
+def test_a_possible_header_beside_an_index_is_mentioned(tmp_path: Path, content: str) -> None:
+    with pytest.warns(UserWarning, match=r"the first row \(, .*\) is read as text"):
+        assert len(read(open_corpus(put(tmp_path / "a.csv", content)))) == content.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("Ticket ID,Customer Message\nA1,my card was charged\nA2,it is late\n", ["my card was charged", "it is late"]),
+        ("Created At,Customer Message\n2024-03-01 10:00,all is well\n3 March 2024,not so\n", ["all is well", "not so"]),
+        (
+            "Issue Type,Customer Message\nbilling,all is well\naccount,it is late\napi,it is slow\n",
+            ["all is well", "it is late", "it is slow"],
+        ),
+    ],
+)
+def test_names_of_several_words_above_ids_dates_and_categories(tmp_path: Path, content: str, texts: list[str]) -> None:
+    lines: list[str] = []
+    corpus = open_corpus(put(tmp_path / "a.csv", content), log=lines.append)
+    assert list(corpus.texts()) == texts and "names the columns; --no-header" in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        ("Ticket ID,Customer Message\nA1,my card was charged\n", 2),  # one row below is not enough
+        ("Issue Type,Customer Message\nbilling,all is well\naccount,it is late\n", 3),  # two are not enough for words
+        ("issue type,customer message\nbilling,all is well\naccount,it is late\napi,it is slow\n", 4),
+        ("New York,Flight Delayed\nParis,my bag is lost\nLondon,where is it now\nOslo,who knows it\n", 4),
+        ("Customer Question,Agent Answer\nwhere is it,it is here\nwho is it,it is me\n", 3),
+        ("customer question,agent answer\nwhere is it?,it is here.\nwho then?,it is me!\n", 3),
+        ("Customer Message\nmy card was charged\nit is late\n", 3),
+    ],
+)
+def test_other_names_of_several_words_are_read_and_mentioned(tmp_path: Path, content: str, rows: int) -> None:
+    with pytest.warns(UserWarning, match=r"the first row \(.*\) is read as text.*--header"):
+        assert len(read(open_corpus(put(tmp_path / "a.csv", content)))) == rows
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "A man,A person\nA cat sits,A dog runs\nA sea,A lake\n",
+        "Login fails,account\nCharged twice,billing\nNo answer,account\n",
+        "Login fails,T-1\nCharged twice,T-2\nNo answer,T-3\n",
+        "Markets Fall,Shares Drop\nRain Expected,Storm Ahead\nTeam Wins,Cup Won\n",
+        "Hello World\n",
+    ],
+)
+def test_short_sentences_are_no_names(tmp_path: Path, content: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read(open_corpus(put(tmp_path / "a.csv", content)))) == content.count("\n")
+
+
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        ("id;text\n1;I like it, really\n2;No, I do not\n", ["I like it, really", "No, I do not"]),
+        ("id;text\n1;I like it\n", ["I like it"]),
+        ('id;score;text\n1;3,5;"well; yes"\n2;4,5;no\n', ["well; yes", "no"]),
+        ("1;I like it\n2;No\n", ["I like it", "No"]),
+        ("1;I like it, yes\n2;No, no\n", ["I like it, yes", "No, no"]),
+        ("1; I like it\n2; No\n", [" I like it", " No"]),
+        ("Ticket ID;Customer Message\nA1;my card, again\nA2;it is late\n", ["my card, again", "it is late"]),
+        ("Nr;Nachricht\n1;wie geht es\n2;was ist los\n", ["wie geht es", "was ist los"]),
+        ("Frage;Antwort\nWie geht es?;Gut, danke\nUnd wie geht es dir?;Na ja, gut\n", None),
+        ("1;my card;\n2;it is late;\n", ["my card", "it is late"]),
+        ('"hello, you";1\n"yes, please";2\n', ["hello, you", "yes, please"]),
+    ],
+)
+def test_semicolons_separate_under_names_and_beside_numbers(tmp_path: Path, content: str, texts: list[str]) -> None:
+    lines: list[str] = []
+    path = put(tmp_path / "a.csv", content)
+    columns = "Antwort" if texts is None else None
+    found = list(open_corpus(path, columns=columns, log=lines.append).texts())
+    assert found == (["Gut, danke", "Na ja, gut"] if texts is None else texts)
+    assert lines[0].endswith("a.csv: its columns are separated by semicolons; csv:NAME reads commas")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Ich kam, sah; siegte\nEr ging;sie blieb\nWir essen, trinken;schlafen\n",
+        "hello my friend,a;b\ngood, bye now,c;d\nsee you later,e;f\n",
+        "AT&amp;T is a good firm\nR&amp;D is a big cost\nP&amp;L is a long list\n",
+        "bob;Hello, you\nann;Bye, now\n",
+    ],
+)
+def test_where_nothing_tells_what_separates_the_user_is_asked(tmp_path: Path, content: str) -> None:
+    """No text is lost silently: not what stands behind a semicolon of prose, nor behind a comma."""
+    path = put(tmp_path / "a.csv", content)
+    advice = (
+        rf"nothing tells which\. Write csv:{path} to read commas, scsv:{path} to .* or txt:{path} to read every line"
+    )
+    with pytest.raises(InputError, match=advice):
+        open_corpus(path)
+    for more in ({"header": False}, {"columns": "0"}):  # they do not say what separates columns
+        with pytest.raises(InputError, match=advice):
+            open_corpus(path, **more)
+    assert list(open_corpus(f"txt:{path}").texts()) == content.splitlines()
+    by_comma = list(open_corpus(f"csv:{path}", columns="0", skip_bad_rows=True))
+    assert by_comma and all(
+        row.texts[0] == content.split("\n")[int(row.where[-1]) - 1].split(",")[0] for row in by_comma
+    )
+    assert next(open_corpus(f"scsv:{path}", columns="0").texts()) == content.partition(";")[0]
+    put(tmp_path / "b.csv", content)
+    for named in (tmp_path, f"{tmp_path}/?.csv"):
+        with pytest.raises(InputError, match=r"a\.csv: commas or semicolons could separate its columns") as error:
+            open_corpus(named)
+        assert f"Write csv:{named} to read commas, scsv:{named} to" in str(error.value), "not one file of several"
+
+
+def test_what_was_guessed_stands_in_the_question_for_columns(tmp_path: Path) -> None:
+    path = put(
+        tmp_path / "a.csv", "nr;frage hier;antwort da\n1;was ist das, bitte;ein Hund, ja\n2;wo ist es;am Tisch\n"
+    )
+    with pytest.raises(InputError, match=r"(?s)several columns .*a\.csv, its columns are separated by semicolons"):
+        open_corpus(path, header=False, single=True)
+    path = put(tmp_path / "b.csv", "Yes,No\nWhat is this thing?,It is a cat\nWho are you then?,I am Bob the cat\n")
+    with pytest.raises(InputError, match=r"(?s)several columns .*the first row \(Yes, No\) names .*--no-header"):
+        open_corpus(path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "I came; I saw\nHe went; he won\n",
+        "I came;I saw\n",
+        "I came;I saw\nHe went home\n",
+        '"a;b c"\n"d;e f"\n',
+        "int a = 1;\nint b = 2;\nf(a);\n",
+        "AT&amp;T is late\nR&amp;D is slow\nall is well\n",
+    ],
+)
+def test_semicolons_in_sentences_separate_nothing(tmp_path: Path, content: str) -> None:
+    expected = content.replace('"', "").splitlines()
+    assert list(open_corpus(put(tmp_path / "a.csv", content)).texts()) == expected
+    tagged = put(tmp_path / "tagged.csv", "text,tags\nhello there,a;b\nbye you,c;d\n")
+    assert list(open_corpus(tagged).texts()) == ["hello there", "bye you"]
+    numbered = put(tmp_path / "numbered.csv", "how are you,en;1\nwhat is it,de;2\n")
+    assert read(open_corpus(numbered)) == [("how are you",), ("what is it",)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "Nr;Nachricht\n1;wie geht es\nbroken\n2;was ist los\n",
+        "Name;Nachricht\nbob;so, so\nbroken\nann;ja gut\nkim;hm, nun, ja\n",
+    ],
+)
+def test_one_bad_row_does_not_make_texts_of_lines_with_semicolons(tmp_path: Path, content: str) -> None:
+    path = put(tmp_path / "a.csv", content)
+    with pytest.raises(InputError, match=r"expected 2 semicolon-separated columns, got 1 \(.*a.csv:3\)"):
+        list(open_corpus(path, columns="1"))
+
+
+def test_semicolons_that_separate_nothing_but_might_are_mentioned(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = put(tmp_path / "a.csv", "bob;wie geht es\nbroken\nann;was ist los\n")
+    assert len(read(open_corpus(path, log=said.append))) == 3
+    assert said == [f"{path}: most lines have equally many semicolons and are not split at them; scsv:NAME splits them"]
+    assert read(open_corpus(f"scsv:{path}", skip_bad_rows=True, log=said.append))[1] == ("was ist los",)
+    assert not any("equally" in line or "separated" in line for line in said[1:])  # the user knows it
+    one = put(tmp_path / "one.csv", "I came;I saw\n")
+    assert read(open_corpus(f"scsv:{one}")) == [("I came", "I saw")]
+    with pytest.raises(InputError, match="expected 2 semicolon-separated columns, got 1"):
+        list(open_corpus(f"scsv:{path}"))
+
+
+@pytest.mark.parametrize(
+    ("first", "texts"),
+    [
+        ("sep=;", ("I came, late", "I saw")),
+        ('"SEP=,"\r', ("I came", " late;I saw")),
+        ("sep=\t", ("I came, late;I saw",)),
+    ],
+)
+def test_a_first_line_that_states_the_separator_is_obeyed(tmp_path: Path, first: str, texts: tuple[str, ...]) -> None:
+    said: list[str] = []
+    path = put(tmp_path / "a.csv", f"{first}\nI came, late;I saw\nbroken,x;y\tz,\n")
+    rows = iter(open_corpus(path, log=said.append))
+    row = next(rows)
+    assert (row.texts, row.where, said) == (texts, f"{path}:2", [])
+    if first != "sep=;":
+        with pytest.raises(InputError, match=r"expected . .*-separated columns, got .*a.csv:3\)"):
+            next(rows)
+
+
+@pytest.mark.parametrize("prefix", ["csv", "scsv", "tsv"])
+@pytest.mark.parametrize(("mark", "format"), [(",", "csv"), (";", "scsv"), ("\t", "tsv")])
+def test_a_stated_format_and_a_first_line_that_states_a_separator_agree(
+    tmp_path: Path, prefix: str, mark: str, format: str
+) -> None:
+    content = f"sep={mark}\nI came{mark}I saw\n"
+    path = put(tmp_path / "a.csv", content)
+    suffixed = put(tmp_path / f"b.{prefix}", content)
+    for name, file in ((f"{prefix}:{path}", path), *([(str(suffixed), suffixed)] * (prefix == "tsv"))):
+        if prefix == format:
+            assert [(row.texts, row.where) for row in open_corpus(name)] == [(("I came", "I saw"), f"{file}:2")]
+            continue
+        with pytest.raises(InputError) as error:
+            open_corpus(name)
+        names = {"csv": "commas", "scsv": "semicolons", "tsv": "tabs"}
+        assert str(error.value) == (
+            f"expected columns separated by {names[prefix]} ({prefix}), got a first line that states {names[format]} "
+            f"({file}:1). Write {format}:{file}, or delete that line."
+        )
+    assert read(open_corpus(path, header=False)) == [("I came", "I saw")]
+
+
+def test_tabs_that_a_stated_separator_leaves_alone_are_mentioned(tmp_path: Path) -> None:
+    said: list[str] = []
+    path = put(tmp_path / "a.csv", "g\tf\t2012\t1\t5.0\tA man, a cat\tA dog\ng\tf\t2012\t2\t1.5\tA sea\tA lake\n")
+    hint = "its first lines hold tabs and are not split at them; tsv:NAME splits them"
+    with pytest.raises(InputError, match=rf"expected 2 comma-separated columns, got 1; {hint} \(.*a\.csv:2\)"):
+        list(open_corpus(f"csv:{path}", log=said.append))
+    assert said == [f"{path}: {hint}"]
+    with pytest.raises(InputError, match=hint):
+        open_corpus(f"scsv:{path}", columns="3")
+    said.clear()
+    assert open_corpus(path, log=said.append).scored and open_corpus(f"tsv:{path}", log=said.append).scored
+    assert not any("hold tabs" in line for line in said)
+    some = put(tmp_path / "b.csv", "A man,A cat\nA\tsea,A lake\n")  # most lines hold no tab
+    assert read(open_corpus(f"csv:{some}", log=said.append))[1] == ("A\tsea", "A lake")
+    assert not any("hold tabs" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["sentence1;sentence2;score\na cat;a dog;3,5\na man;n/a, so;-1\n", 'a cat;a dog;3,5\na man;"n/a, so";-1,0\n'],
+)
+def test_decimal_commas_between_semicolons_are_numbers(tmp_path: Path, content: str) -> None:
+    corpus = open_corpus(put(tmp_path / "a.csv", content))
+    assert [(row.texts, row.score) for row in corpus] == [(("a cat", "a dog"), 3.5), (("a man", "n/a, so"), -1.0)]
+    equal = put(tmp_path / "b.csv", "a cat;a dog;+3,5\na man;a sea;,25\n")
+    assert [row.score for row in open_corpus(equal)] == [3.5, 0.25]
+    texts = put(tmp_path / "c.csv", "price;text\n3,5;4,5\n1,234;too much of it\n1.234,50;so it is\n")
+    assert next(iter(open_corpus(texts).records())) == (("4,5",), {"price": "3,5"}), "only scores are numbers"
+
+
+@pytest.mark.parametrize("row", [b'"a b","c d"\n', b'"a b";"c d"\n', b"caf\xe9;b\n", b'"a" b;"c" d\n'])
+def test_a_separator_is_guessed_from_the_first_rows_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: bytes
+) -> None:
+    taken: list[int] = []
+    whole = formats.read_lines
+
+    def counted(source: Source) -> Iterator[Line]:
+        for line in whole(source):
+            taken.append(line[0])
+            yield line
+
+    monkeypatch.setattr(formats, "read_lines", counted)
+    with contextlib.suppress(InputError):  # where the first row is bad
+        open_corpus(put(tmp_path / "a.csv", row * 1_000))
+    assert max(taken) <= SAMPLE + 1 and len(taken) < 5 * SAMPLE
+
+
+def test_a_bad_row_among_semicolons_is_one_bad_row(tmp_path: Path) -> None:
+    path = put(tmp_path / "a.csv", "id;text\n1;I like it\nbroken\n2;No\n")
+    with pytest.raises(InputError, match=r"expected 2 semicolon-separated columns, got 1 \(.*a.csv:3\)"):
+        list(open_corpus(path))
+    assert read(open_corpus(path, skip_bad_rows=True)) == [("I like it",), ("No",)]
+    with pytest.raises(InputError, match="is empty"):
+        open_corpus(put(tmp_path / "b.csv", "id;text\n"))
 
 
 def test_a_field_that_is_too_long_says_so(tmp_path: Path) -> None:

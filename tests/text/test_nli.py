@@ -52,17 +52,18 @@ def write_released_txt(path: Path, pairs=PAIRS) -> Path:
     return path
 
 
-def make(kind: str, folder: Path) -> Path:
+def make(kind: str, folder: Path) -> Path | str:
     if kind == "snli.txt":
         return write_released_txt(folder / "snli_1.0_train.txt")
     if kind == "anli.jsonl":
         names = ("context", "hypothesis", "label")
         return write_jsonl(folder / "R1" / "train.jsonl", names=names, short=True)
-    if kind == "csv":
+    if kind in ("csv", "scsv"):
+        mark = {"csv": ",", "scsv": ";"}[kind]
         rows = [("label", "premise", "hypothesis"), *((c, a, b) for a, b, c in PAIRS)]
-        quoted = ['"' + '","'.join(cell.replace('"', '""') for cell in row) + '"' for row in rows]
+        quoted = ['"' + f'"{mark}"'.join(cell.replace('"', '""') for cell in row) + '"' for row in rows]
         (folder / "pairs.csv").write_text("\n".join(quoted) + "\n")
-        return folder / "pairs.csv"
+        return folder / "pairs.csv" if kind == "csv" else f"scsv:{folder}/pairs.csv"
     if kind == "tsv":
         rows = [("premise", "hypothesis", "label", "family"), *((*pair, "snli") for pair in PAIRS)]
         (folder / "pairs.tsv").write_text("".join("\t".join(row) + "\n" for row in rows))
@@ -70,7 +71,7 @@ def make(kind: str, folder: Path) -> Path:
     return write_jsonl(folder / kind)
 
 
-@pytest.mark.parametrize("kind", ["snli.jsonl", "mnli.jsonl.gz", "snli.txt", "anli.jsonl", "csv", "tsv"])
+@pytest.mark.parametrize("kind", ["snli.jsonl", "mnli.jsonl.gz", "snli.txt", "anli.jsonl", "csv", "scsv", "tsv"])
 def test_every_released_format_reads_alike(kind: str, tmp_path: Path) -> None:
     nli = read_nli([make(kind, tmp_path)])
     for label in ("entailment", "neutral", "contradiction"):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.tiny import make_checkpoint
 from tests.training.tiny_runs import gradient_of, make_sentences, spread
 
@@ -108,7 +109,7 @@ def test_a_base_that_changed_is_not_resumed_with(lora_run, model: str, tmp_path:
     assert not train(run, rows=ROWS, on_event=stop).finished
     other = make_checkpoint(tmp_path / "other", seed=9)
     shutil.copy(other / "model.safetensors", base)
-    with pytest.raises(ConfigError, match="base is not the model that this run began with"):
+    with pytest.raises(ModelError, match="not those that it was trained with"):
         train(run, rows=ROWS, resume=True)
     shutil.copy(Path(model) / "model.safetensors", base)
     assert train(run, rows=ROWS, resume=True).finished
@@ -132,6 +133,8 @@ def test_an_adapter_loads_with_its_model_in_twinpass_and_in_peft(lora_run, model
     mask = features["attention_mask"].bool()
     torch.testing.assert_close(ours[mask], states[mask], rtol=1e-3, atol=1e-4)
     encoder.save(tmp_path / "whole")  # loaded, it is a model like any other
+    assert not {"base", "base_weights"} & json.loads((tmp_path / "whole" / "twinpass.json").read_text()).keys()
+    assert kept.settings.base == model and kept.settings.base_weights
     np.testing.assert_allclose(
         Encoder.load(tmp_path / "whole", device="cpu").encode(TEXTS), encoder.encode(TEXTS), atol=1e-5
     )
@@ -187,3 +190,38 @@ def test_what_cannot_be_is_refused(lora_run, model: str, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(MissingExtra, match=r"twinpass\[lora\]"):
         train(lora_run(), rows=ROWS)
+
+
+def test_an_adapter_is_refused_beside_other_weights(lora_run, model: str, tmp_path: Path):
+    base = tmp_path / "base"
+    shutil.copytree(model, base)
+    adapter = train(lora_run(model=str(base), lora_merge=False), rows=ROWS).output
+    (base / "pytorch_model.bin").write_bytes(b"a pickle beside the safetensors, which is not read")
+    assert Encoder.load(adapter, device="cpu").encode(TEXTS).shape[0] == len(TEXTS)
+    shutil.copy(make_checkpoint(tmp_path / "other", seed=9) / "model.safetensors", base)
+    with pytest.raises(ModelError, match="not those that it was trained with"):
+        Encoder.load(adapter, device="cpu")
+
+
+def test_a_pickled_model_of_the_hub_is_adapted_without_being_asked_for_again(
+    lora_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import huggingface_hub
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    base = make_checkpoint(tmp_path / "base")
+    torch.save(load_file(base / "model.safetensors"), base / "pytorch_model.bin")
+    (base / "model.safetensors").unlink()
+
+    def snapshot(name: str, *, local_files_only: bool = False, **_: Any) -> str:
+        if not local_files_only:
+            raise LocalEntryNotFoundError("offline")
+        return str(base)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    run = lora_run(model="nobody/pickled", pooler="avg", trust_pickle=True, lora_merge=False)
+    adapter = train(run, rows=ROWS).output
+    encoder = Encoder.load(adapter, device="cpu", trust_pickle=True)
+    assert encoder.encode(TEXTS).shape[0] == len(TEXTS)
+    with pytest.raises(ModelError, match="is a pickle"):
+        Encoder.load(adapter, device="cpu")

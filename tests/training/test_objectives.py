@@ -257,7 +257,7 @@ def test_missing_labels_are_bad_rows(make_run, tmp_path: Path) -> None:
         train(run)
     events: list[Any] = []
     train(run.replace(skip_bad_rows=True), on_event=events.append)
-    assert any("left out 1 rows" in note for note in events[0].notes)
+    assert any("left out 1 row of" in note for note in events[0].notes)
     assert any("skipped 1 bad rows" in note for note in events[0].notes)
     assert (events[0].view, events[0].why) == ("classes", f"column 'category' of {path} has 3 classes")
 
@@ -307,6 +307,25 @@ def test_the_run_s_own_data_is_the_first_part_and_counts_the_epochs(make_run, tm
     assert (stored.view, stored.mixture) == ("triplets", (f"{wiki}:0.5",))
 
 
+def test_the_epochs_shown_of_a_mixture_are_those_asked_for(make_run, tmp_path: Path) -> None:
+    wiki = tmp_path / "wiki.txt"
+    wiki.write_text("\n".join(make_sentences(30)))
+    events: list[Any] = []
+    train(
+        make_run(mixture=(f"{wiki}:0.5",), batch_size=8, steps=None, epochs=2), rows=several(40), on_event=events.append
+    )
+    epochs = [event.epoch for event in events if isinstance(event, Stepped)]
+    assert (len(epochs), events[0].epochs, epochs[-1]) == (15, 2.0, 2.0)
+    assert epochs == [2 * step / 15 for step in range(1, 16)]
+    train(
+        make_run(mixture=(f"{wiki}:0.5",), batch_size=8, steps=4),
+        rows=several(40),
+        on_event=events.append,
+        overwrite=True,
+    )
+    assert [each.epochs for each in events if isinstance(each, Started)][1] == 4 / 8, "of steps, epochs are counted"
+
+
 def test_other_parts_are_not_resumed(make_run, tmp_path: Path) -> None:
     first, moved = tmp_path / "a.txt", tmp_path / "b.txt"
     first.write_text("\n".join(make_sentences(20)))
@@ -331,5 +350,8 @@ def test_rows_of_a_part_that_is_not_there_are_refused(make_run) -> None:
 
 def test_a_part_without_a_turn_is_refused(make_run) -> None:
     rows, fields = KINDS["mixture"]
-    with pytest.raises(ConfigError, match=r"has no turn in 2 step\(s\)"):
+    with pytest.raises(ConfigError, match="has no turn in 2 steps"):
         train(make_run(**fields | {"steps": 2}), rows=rows)
+    few = {"mixture": ("a", "b:0.001"), "batch_size": 4, "steps": None, "epochs": 1}
+    with pytest.raises(ConfigError, match="b has no turn in 3 steps"):
+        train(make_run(**few), rows={"a": make_sentences(12), "b": make_sentences(12)})

@@ -234,6 +234,7 @@ def test_held_out_documentation_is_left_out(tmp_path: Path, model: Path):
         ({"relative_margin": 1.0}, "relative_margin is 1.0"),
         ({"choose": "best"}, "expected nearest or random"),
         ({"min_score": 0.5, "max_score": 0.5}, "not below max_score"),
+        ({"min_score": float("nan")}, "must be numbers"),
     ],
 )
 def test_impossible_rules_are_refused(tmp_path: Path, options: dict, message: str):
@@ -255,6 +256,18 @@ def test_unusable_data_is_refused_and_no_file_is_left(tmp_path: Path):
         twinpass.mine(single, output=output, model=encoder)
     table = tmp_path / "pairs.csv"
     table.write_text("query,answer\na,b\nc,d\n", encoding="utf-8")
+    mined = tmp_path / "mined.jsonl"
+    again = r"has hard negatives already \({}\)\. .*--columns {} "
+    for more in ('"negative": "c"', '"negatives": ["c", "d"]'):
+        mined.write_text(f'{{"anchor": "a", "positive": "b", {more}}}\n', encoding="utf-8")
+        with pytest.raises(InputError, match=again.format("negatives?", "anchor,positive")):
+            twinpass.mine(mined, output=output, model=encoder)
+    for header in ("query,positive,negative", "sent0,sent1,hard_neg", "Query,Positive,Negative 1,Negative 2"):
+        first, second, *more = header.split(",")
+        triplets = tmp_path / "triplets.csv"
+        triplets.write_text(f"{header}\na{',b' * (len(more) + 1)}\n", encoding="utf-8")
+        with pytest.raises(InputError, match=again.format(", ".join(more), f"{first},{second}")):
+            twinpass.mine(triplets, output=output, model=encoder)
     with pytest.raises(ConfigError, match="only built-in text"):
         twinpass.mine(table, output=output, model=encoder, dev="docs:")
     with pytest.raises(OutputError):

@@ -50,6 +50,12 @@ def test_a_function_goes_before_the_runs_dev_set_and_a_report_can_be_left_out(ma
     assert result.best == {"score": 7.0} and not (result.output / "report.html").exists()
 
 
+def test_keeping_the_start_needs_a_dev_set(make_run, dev) -> None:
+    with pytest.raises(ConfigError, match=r"keep_start needs a dev set \(--dev\)"):
+        train(make_run(keep_start=True), rows=SENTENCES)
+    assert train(make_run(keep_start=True), rows=SENTENCES, evaluate=lambda _: 7.0).best == {"score": 7.0}
+
+
 @pytest.mark.parametrize("dev_set", ["docs:rich,click", None])
 def test_built_in_text_is_taught_without_what_the_built_in_dev_set_asks(make_run, dev_set: str | None) -> None:
     events: list[Any] = []

@@ -13,7 +13,7 @@ from twinpass.analysis.measure import Measures, measure
 from twinpass.analysis.models import Models, Variant, VariantEncoder, parse_variants
 from twinpass.analysis.neighbours import compare_neighbours
 from twinpass.analysis.report import PAGE, Analysis, check_target, is_table
-from twinpass.analysis.sampling import MOST_TEXTS, Vectors, splits_of_stsb, take_sample
+from twinpass.analysis.sampling import MOST_TEXTS, Vectors, open_stsb, splits_of_stsb, take_sample
 from twinpass.analysis.training_report import read_trajectory
 from twinpass.display import Displayed
 from twinpass.encoder.any_model import check_loading
@@ -57,7 +57,8 @@ def analyze(
     or any function from texts to vectors; or a mapping from labels to these. The other arguments:
 
     - data: scored pairs, pairs or sentences to analyse; `columns`, `join`, `skip_bad_rows` and `header` say how to read
-      them. The folder of STS-B stands for its three splits together, as in the paper's figures.
+      them. The folder of STS-B stands for its three splits together, as in the paper's figures: sts-train.csv,
+      sts-dev.csv and sts-test.csv, or those of them that are there.
     - output: write the report to this folder: index.html, figures/ and analysis.json; or the numbers to a .csv,
       .parquet or .jsonl file.
     - sample: at most this many sentences; the seed decides which. Default: 10,000, or all of STS-B.
@@ -86,10 +87,11 @@ def analyze(
     )
     if data is not None:
         averages = _read_averages(results)
-        whole = splits_of_stsb(data)
-        opened = open_corpus(whole or data, columns=columns, join=join, log=log, **reading)
-        usual = MOST_TEXTS if whole is None else sys.maxsize
-        taken = take_sample(opened, most=usual if sample is None else sample, seed=seed)
+        splits = splits_of_stsb(data)
+        how: dict[str, Any] = {"columns": columns, "join": join} | reading
+        opened = open_stsb(data, splits, **how) if splits else open_corpus(data, log=log, **how)
+        usual = sys.maxsize if splits else MOST_TEXTS
+        taken = take_sample(opened, most=usual if sample is None else sample, seed=seed, splits=splits)
         texts: Iterable[str] = taken.texts if corpus is None else open_corpus(corpus, **reading).texts()
         searched = list(dict.fromkeys([*texts, *query]))
         # With one model and no query there is nothing to compare and nothing to show.

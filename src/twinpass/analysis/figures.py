@@ -80,7 +80,7 @@ def geometry_figure(sample: Sample, models: Sequence[Measures], averages: Mappin
     ]
     caption = (
         "Alignment (Eq. 2) and uniformity (Eq. 3, t = 2) of unit vectors; lower is better for both. Alignment over "
-        f"{models[0].geometry.positives:,} positive pairs, uniformity over all pairs of {sample.protocol}. "
+        f"{sample.over}, uniformity over all pairs of sentences. {sentence(sample.protocol)} "
         f"Colour and numbers in brackets: {label}; grey: not known."
     )
     return Drawing(

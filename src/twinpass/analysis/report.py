@@ -24,7 +24,10 @@ from twinpass.log import RunLog
 from twinpass.text.tables import check_table, write_table
 
 TABLES = (".csv", ".parquet", ".jsonl")
-OTHER_FILES = (".json", ".html", ".md", ".tex", ".txt", ".tsv", ".xlsx", ".pdf", ".png", ".svg")
+# Suffixes of files that a report is not. Any other may be part of a folder's name, as in model-1.5B and report.v2.
+_NAMES = "txt md html htm pdf tex doc docx odt ipynb json yaml xml png svg jpg jpeg gif webp eps tsv xls xlsx ods npy"
+_NAMES += " safetensors zip gz xz bz2 tar tgz"
+OTHERS = tuple(f".{name}" for name in _NAMES.split())
 PAGE, NUMBERS, FIGURES = "index.html", "analysis.json", "figures"
 COLUMNS = (
     Column("model"),
@@ -65,7 +68,7 @@ class Analysis(Displayed):
         if self.sample is not None:
             rows = [list(map(Column.show, COLUMNS, _row(each))) for each in self.models]
             skipped = [f"not measured: {note}" for note in self.sample.not_measured]
-            found.append(Grid(self.sample.protocol, [column.title for column in COLUMNS], rows, notes=skipped))
+            found.append(Grid(self.sample.heading, [column.title for column in COLUMNS], rows, notes=skipped))
         if self.runs:
             columns = ("run", "points", "alignment, first and last", "uniformity, first and last")
             paths = [[f"{log.geometry[0][at]:.3f} -> {log.geometry[-1][at]:.3f}" for at in (1, 2)] for log in self.runs]
@@ -136,10 +139,11 @@ def check_target(output: str | os.PathLike[str]) -> Path:
     if is_table(target):
         check_table(target)
         return target
-    if target.suffix in OTHER_FILES:
+    if not target.is_dir() and target.suffix.lower() in OTHERS:
         raise OutputError(
             f"cannot write {target}: expected the name of a folder for the report, or one that ends in "
-            f"{', '.join(TABLES[:-1])} or {TABLES[-1]} for a table of the numbers."
+            f"{', '.join(TABLES[:-1])} or {TABLES[-1]} for a table of the numbers; got the suffix {target.suffix}. "
+            "A folder with such a name must exist already."
         )
     if target.exists() and not target.is_dir():
         raise OutputError(f"cannot write {target}: it is a file. A report is a folder; choose another name.")
@@ -174,9 +178,9 @@ def _sections(analysis: Analysis, drawings: Sequence[Drawing]) -> list[Section]:
     sections = []
     made_from: list[tuple[str, str, str | None]] = []
     if (sample := analysis.sample) is not None:
-        caption = f"{sample.protocol}; {analysis.models[0].geometry.positives:,} positive pairs"
         skipped = notes([f"Not measured: {note}." for note in sample.not_measured])
-        sections.append(Section("Numbers", table(caption, COLUMNS, [_row(each) for each in analysis.models]) + skipped))
+        numbers = table(sample.heading, COLUMNS, [_row(each) for each in analysis.models])
+        sections.append(Section("Numbers", numbers + skipped))
         made_from = [("model", each.name, each.fingerprint) for each in analysis.models]
         made_from.append(("data", sample.source, analysis.data_fingerprint))
     made_from += [("run", log.name, None) for log in analysis.runs]

@@ -6,19 +6,22 @@ import hashlib
 import heapq
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from twinpass.display import counted
 from twinpass.equations import POSITIVE_SHARE
 from twinpass.errors import InputError
-from twinpass.text.corpus import Corpus, Row
+from twinpass.text.corpus import Corpus, Row, open_corpus
+from twinpass.text.sources import is_file
 
 MOST_TEXTS = 10_000
+SPLITS = ("dev", "test", "train")  # of STS-B; their order decides which rows a sample takes
 
 Vectors = NDArray[np.float32]  # (texts, dimensions)
 
@@ -43,6 +46,7 @@ class Sample:
     """Distinct texts, and the pairs and gold scores that connect them, if the corpus has any."""
 
     source: str
+    splits: Sequence[str] = ()  # of STS-B, if that is the corpus
     texts: list[str]
     rows: int  # in the sample
     of_rows: int  # in the corpus
@@ -70,8 +74,26 @@ class Sample:
     def protocol(self) -> str:
         """What was analysed, in words."""
         part = "" if self.rows == self.of_rows else f", a sample of {self.rows:,} of {self.of_rows:,} rows"
+        if self.splits:
+            which = "three splits" if len(self.splits) == len(SPLITS) else f"{' and '.join(self.splits)} only"
+            positives = "" if self.positives is None else f", {len(self.positives):,} positives"
+            return f"STS-B, {which}, {len(self.texts):,} distinct sentences{positives}{part}"
         # A caption has no room for the folder; the last section of the report has the whole path.
         return f"{len(self.texts):,} distinct sentences of {self.source.rstrip('/').rpartition('/')[2]}{part}"
+
+    @property
+    def over(self) -> str:
+        """What alignment is taken over, in words; empty if there are no positive pairs."""
+        if self.positives is None or not len(self.positives):
+            return ""
+        above = f" (score above {POSITIVE_SHARE * self.scale.high:g})" if self.scale is not None else ""
+        return f"{counted(len(self.positives), 'positive pair')}{above}"
+
+    @property
+    def heading(self) -> str:
+        """What was analysed, with the number of positive pairs: for tables that show alignment."""
+        # STS-B's protocol has this number.
+        return self.protocol if self.splits or not self.over else f"{self.protocol}; {self.over}"
 
     @property
     def not_measured(self) -> list[str]:
@@ -88,15 +110,24 @@ class Sample:
         return notes
 
 
-def splits_of_stsb(data: str | os.PathLike[str]) -> str | None:
-    """Return all splits of STS-B as one source if `data` is its folder, else None."""
-    folder = Path(data)
-    if all((folder / f"sts-{split}.csv").is_file() for split in ("train", "dev", "test")):
-        return str(folder / "sts-*.csv")
-    return None
+def splits_of_stsb(data: str | os.PathLike[str]) -> list[str]:
+    """Return which splits of STS-B are in a folder: none if it is not STS-B's, or no folder."""
+    return [split for split in SPLITS if is_file(Path(data) / f"sts-{split}.csv")]
 
 
-def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sample:
+def open_stsb(
+    folder: str | os.PathLike[str], splits: Sequence[str], *, skip_bad_rows: bool = False, **how: Any
+) -> Corpus:
+    """Open splits of STS-B as one corpus, and no other file of the folder; `how` has more options of open_corpus."""
+    names = [f"sts-{split}.csv" for split in splits]
+    files = [open_corpus(Path(folder) / name, skip_bad_rows=skip_bad_rows, **how) for name in names]
+    if len({(each.width, each.scored) for each in files}) > 1:
+        raise InputError(f"{', '.join(names)} in {folder} differ in their columns. Name one of these files instead.")
+    parts = [part for each in files for part in each._parts]
+    return Corpus(f"{os.fspath(folder)} ({', '.join(names)})", parts, skip_bad_rows=skip_bad_rows)
+
+
+def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42, splits: Sequence[str] = ()) -> Sample:
     """Sample at most `most` texts of a corpus in one pass and in constant memory."""
     if most < 2:
         raise InputError(f"expected a sample of 2 or more sentences, got {most}: an analysis compares sentences.")
@@ -107,6 +138,7 @@ def take_sample(corpus: Corpus, *, most: int = MOST_TEXTS, seed: int = 42) -> Sa
         raise InputError(f"{corpus.source} has fewer than two distinct sentences: there is nothing to compare.")
     return Sample(
         source=corpus.source,
+        splits=splits,
         texts=list(places),
         rows=len(rows),
         of_rows=count,

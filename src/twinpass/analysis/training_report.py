@@ -62,8 +62,8 @@ def _drawings(logs: Sequence[RunLog], protocol: str) -> list[Drawing]:
     return [*drawn, trajectory_figure(tracked, protocol=f"Dev set: {protocol}.")] if tracked else drawn
 
 
-def trajectory_figure(runs: Sequence[RunLog], *, protocol: str = "") -> Drawing:
-    """Figure 2: alignment and uniformity of each run, step by step."""
+def trajectory_figure(runs: Sequence[RunLog], *, of: str = "the dev set's", protocol: str = "") -> Drawing:
+    """Figure 2: alignment and uniformity of each run, step by step; `of` says whose vectors are measured."""
 
     def draw(theme: Theme) -> Figure:
         figure, axes = one_panel(height=2.7)
@@ -77,7 +77,7 @@ def trajectory_figure(runs: Sequence[RunLog], *, protocol: str = "") -> Drawing:
     gaps = sorted({b[0] - a[0] for run in runs for a, b in zip(run.geometry, run.geometry[1:], strict=False)})
     every = f" every {' or '.join(map(str, gaps))} steps" if gaps else ""
     caption = (
-        f"Alignment (Eq. 2) and uniformity (Eq. 3, t = 2) of the dev set's vectors{every} of training; arrows point in "
+        f"Alignment (Eq. 2) and uniformity (Eq. 3, t = 2) of {of} vectors{every} of training; arrows point in "
         f"the direction of training, the ring marks its start. {protocol}".strip()
     )
     return Drawing(name="trajectory", title="The path of training", caption=caption, draw=draw)

@@ -110,7 +110,7 @@ def encode_file(
     shard_rows = None if stream is not None else _check(target, shard_rows, ray=ray, workers=workers, address=address)
     refuse_own_input(target, input_files(source))
     reading: dict[str, Any] = {"columns": columns, "join": join, "skip_bad_rows": skip_bad_rows, "header": header}
-    corpus = open_corpus(source, **reading, max_line_bytes=max_line_bytes, log=log)
+    corpus = open_corpus(source, **reading, single=True, max_line_bytes=max_line_bytes, log=log)
     _, total, fingerprint = corpus.survey()  # a pass before the work: bad rows show now, not hours later
     carried = (
         find_columns((others for _, others in corpus.records()), numbered=target.suffix == ".csv")

@@ -30,10 +30,18 @@ def analyze(
         ),
     ] = Path("report"),
     data: Annotated[
-        str | None, typer.Option("--data", "-d", help="Scored pairs (STS-B's layout, csv, jsonl), pairs or sentences.")
+        str | None,
+        typer.Option(
+            "--data",
+            "-d",
+            help="Scored pairs (STS-B's layout, csv, jsonl), pairs, sentences, or STS-B's folder: its three splits.",
+        ),
     ] = None,
     runs: Annotated[
-        bool, typer.Option("--runs", help="The MODELs are training runs: draw their paths (Figure 2).")
+        bool,
+        typer.Option(
+            "--runs", help="The MODELs are training runs: draw alignment and uniformity over their steps (Figure 2)."
+        ),
     ] = False,
     sample: Annotated[
         int | None, typer.Option(min=2, help="Sample at most N sentences of --data. Default: 10,000, or all of STS-B.")

@@ -32,9 +32,9 @@ def cluster(
         typer.Option("--output", "-o", help="Write every text with its cluster to a .csv, .parquet or .jsonl file."),
     ] = None,
 ) -> None:
-    """Sort texts into groups by what they say: k-means on the directions of their vectors.
+    """Group texts by meaning: spherical k-means on their vectors.
 
-    Each group is shown with its most typical words and the texts nearest to its centre.
+    Each cluster is shown with its most typical words and the texts nearest to its centre.
     """
     from twinpass.text.tables import check_table
 

@@ -38,7 +38,10 @@ def distill(
         str, typer.Option(help="--static: weight tokens by their rarity in TEXT (text), by Zipf's law (zipf), or none.")
     ] = "text",
     rarity: Annotated[
-        float, typer.Option(help="--static: a of the weights a / (a + share of the token); lower: frequent ones less.")
+        float,
+        typer.Option(
+            help="--static: a of the weights a / (a + p), p the token's frequency; lower: less for frequent ones."
+        ),
     ] = 3e-4,
     data: Annotated[
         str | None, typer.Option(help="Folder of STS tasks in SentEval's layout: scores teacher and student.")

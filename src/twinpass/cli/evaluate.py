@@ -90,7 +90,9 @@ def evaluate(
             help="table, json, csv, markdown or latex.",
         ),
     ] = "table",
-    cells: Annotated[bool, typer.Option("--cells", help="Show STS by every protocol, not one.")] = False,
+    cells: Annotated[
+        bool, typer.Option("--cells", help="Show STS by every aggregation, metric and regressor.")
+    ] = False,
     subsets: Annotated[bool, typer.Option("--subsets", help="Show each year's STS subsets.")] = False,
     beside: Annotated[str | None, typer.Option(help="'paper': show the paper's published rows beside ours.")] = None,
     write_texts: Annotated[

@@ -28,7 +28,7 @@ Vectors = Annotated[
         "--vectors",
         "--storage",
         autocompletion=values(("float32", "int8", "binary")),
-        help="What vectors are held as in memory: float32, int8 or binary; scores stay exact.",
+        help="How vectors are held in memory: float32, int8 or binary; scores stay exact.",
     ),
 ]
 Unique = Annotated[bool, typer.Option("--unique", help="Skip a text that is there already.")]

@@ -34,13 +34,13 @@ def mine(
         float, typer.Option(help="A negative's cosine is at least this much below the positive's.")
     ] = 0.0,
     relative_margin: Annotated[
-        float, typer.Option(help="... and at least this share of the positive's cosine below it.")
+        float, typer.Option(help="The same, as a share of the positive's cosine: 0.05 allows at most 95 % of it.")
     ] = 0.05,
     min_score: Annotated[float | None, typer.Option(help="The lowest cosine of a negative with its query.")] = None,
     max_score: Annotated[float | None, typer.Option(help="The highest cosine of a negative with its query.")] = None,
     choose: Annotated[str, typer.Option(help="nearest, or random: drawn from the ranks by --seed.")] = "nearest",
     dev: Annotated[
-        str | None, typer.Option(help="docs: leaves out the built-in pairs that train --dev docs: asks for.")
+        str | None, typer.Option(help="docs: leaves out the held-out pairs, on which train --dev docs: scores.")
     ] = None,
 ) -> None:
     """Find hard negatives for pairs: texts that the model finds near the query and that are not its positive.

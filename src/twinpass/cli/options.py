@@ -40,7 +40,12 @@ class ModelOptions:
     """How to load a model: a verb on texts takes it by --model only, a verb on models also by position."""
 
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default, built in).")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A folder, a hub name, or minilm (built in). Default: an index's own model, else minilm.",
+        ),
     ] = None
     pooler: PoolerOption = None
     max_tokens: Annotated[

@@ -10,6 +10,7 @@ import typer
 
 from twinpass.cli.completion import PRECISIONS, RECIPES, SCALES, values
 from twinpass.cli.console import Console, verb
+from twinpass.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,23 @@ def reproduce(
         int | None, typer.Option(min=1, help="Number of seeds, from --seed on. Default: 3, at scale smoke 1.")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=2, help="Steps of a training of 64 rows each. Default: 120, at scale smoke 2.")
+        int | None,
+        typer.Option(min=2, help="Training steps, of at most 64 rows each; not at scale paper. Default: 120, smoke 2."),
+    ] = None,
+    track: Annotated[
+        str | None,
+        typer.Option(
+            autocompletion=values(("all", "dev")),
+            help="Splits of STS-B that figure-2 follows: all, as in the paper, or dev, which is faster. "
+            "Default: all at scale paper, else dev.",
+        ),
     ] = None,
     encoder: Annotated[
         str | None,
-        typer.Option(help="Encoder to use in place of the paper's; at scale paper, a folder that holds the paper's."),
+        typer.Option(
+            help="Encoder to use in place of the paper's; at scale paper, a folder that holds the paper's; with "
+            "--released, a folder that holds the checkpoints, too."
+        ),
     ] = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of training text and evaluation sets (docs/reproduce.md).")
@@ -75,8 +88,12 @@ def reproduce(
     from twinpass.recipes.reproduce import list_recipes
     from twinpass.recipes.reproduce import reproduce as run
 
+    if names and everything:
+        raise ConfigError(f"expected names or --all, got both ({', '.join(names)} and --all). Leave one out.")
     if not names and not everything:
-        console.show(list_recipes(scale or "small"))
+        if released:
+            raise ConfigError(f"--released takes --all, or names: {', '.join(TABLES)}.")
+        console.show(list_recipes(scale or "small", steps=steps, track=track))
         return
     found = run(
         *((TABLES if released else list_recipes().costs) if everything else names or []),
@@ -85,6 +102,7 @@ def reproduce(
         seeds=seeds,
         seed=console.seed,
         steps=steps,
+        track=track,
         encoder=encoder,
         data=data,
         output=output,

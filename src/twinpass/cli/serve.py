@@ -41,7 +41,9 @@ class ServedOptions(ModelOptions):
 
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="A folder, a hub name, or minilm (the default); repeatable as NAME=MODEL."),
+        typer.Option(
+            "--model", "-m", help="As MODEL; repeatable as NAME=MODEL. Default: the index's own model, else minilm."
+        ),
     ] = None  # type: ignore[assignment]
 
 
@@ -51,7 +53,8 @@ def serve(
     chosen: ServedOptions,
     bounds: LimitOptions,
     models: Annotated[
-        list[str] | None, typer.Argument(metavar="[MODEL]...", help="One model, or several as NAME=MODEL.")
+        list[str] | None,
+        typer.Argument(metavar="[MODEL]...", help="A folder, a hub name, or minilm (built in); several as NAME=MODEL."),
     ] = None,
     index: Annotated[Path | None, typer.Option(help="An index to search, made by: twinpass index.")] = None,
     host: Annotated[str, typer.Option(help="0.0.0.0 lets other machines in.")] = "127.0.0.1",

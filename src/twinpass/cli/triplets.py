@@ -28,7 +28,7 @@ def triplets(
         bool, typer.Option("--skip-bad-rows", help="Skip and count rows that cannot be read.")
     ] = False,
 ) -> None:
-    """Make training triplets of inference data.
+    """Make training triplets from NLI data.
 
     Every entailment pair whose premise also has a contradiction becomes a row: premise, entailment, contradiction.
     If there are several contradictions, one is drawn. Train on it with: twinpass train nli.csv --preset sup-base.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
@@ -22,7 +23,7 @@ def check_types(run: Run) -> None:
     for field in dataclasses.fields(run):
         value, expected = getattr(run, field.name), hints[field.name]
         if not _is(value, expected):
-            raise ConfigError(f"{field.name}: expected {_in_words(expected)}, got {value!r}.")
+            raise ConfigError(f"{field.name}: expected {in_words(expected)}, got {value!r}.")
 
 
 def _is(value: object, expected: Any) -> bool:
@@ -37,7 +38,8 @@ def _is(value: object, expected: Any) -> bool:
     return isinstance(value, expected)
 
 
-def _in_words(expected: Any) -> str:
+def in_words(expected: Any) -> str:
+    """Say what a field of this type takes."""
     names = {"float": "a number", "int": "a whole number", "str": "text", "bool": "true or false"}
     parts = get_args(expected) if get_origin(expected) in (Union, types.UnionType) else (expected,)
     return " or ".join(
@@ -59,6 +61,8 @@ def check_values(run: Run) -> None:
         choices, value = field.metadata["choices"], getattr(run, field.name)
         if choices and value not in choices:
             raise ConfigError(f"{field.name} must be one of {', '.join(choices)}; got {value!r}.")
+        finite = not isinstance(value, float) or math.isfinite(value)
+        _require(finite, f"{field.name} must be a finite number; got {value}.")
     for name in ("temperature", "ranking_temperature", "hard_negative_weight", "learning_rate", "clip"):
         value = getattr(run, name)
         _require(value is None or value > 0, f"{name} must be above 0; got {value}.")
@@ -100,13 +104,13 @@ def check_values(run: Run) -> None:
 
 def check_combinations(run: Run) -> None:
     """Raise ConfigError for values that are possible alone, but not together."""
-    _require(run.lora is None or not run.mlm_weight, "lora leaves the word table as it is, which mlm_weight trains.")
+    _require(run.lora is None or not run.mlm_weight, "lora freezes the word embeddings, which mlm_weight trains.")
     _require(run.lora is not None or run.lora_alpha is None, "lora_alpha scales LoRA's matrices: give lora, too.")
     _require(run.lora is not None or run.lora_merge, "lora_merge says how LoRA's result is saved: give lora, too.")
     if run.matryoshka is not None:
         read_sizes(run.matryoshka, what="matryoshka")
     if run.model.startswith(NEW_MODEL):
-        _require(run.method == "mlm", f"{run.model!r} starts from nothing, which only the method mlm can do.")
+        _require(run.method == "mlm", f"{run.model!r} is an untrained encoder: pretrain it with the method mlm.")
         new_model(run.model)
     if run.positive is not None:
         read_positive(run.positive)

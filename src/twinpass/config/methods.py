@@ -46,7 +46,7 @@ METHOD_DEFAULTS: dict[str, MethodDefaults] = {
     ),
     # Devlin et al., 2019, with the rate at which an encoder is usually trained further.
     "mlm": MethodDefaults(
-        "sentences; -m new:layers=6,width=256,vocabulary=8000 starts from nothing",
+        "sentences; -m new:layers=6,width=256,vocabulary=8000 trains from scratch",
         {"batch_size": 64, "learning_rate": 5e-5, "max_tokens": 128, "pooler": "avg"}
         | {"warmup": 0.06, "weight_decay": 0.01},
     ),

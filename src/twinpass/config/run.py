@@ -83,24 +83,26 @@ class Run:
         source="Table 6",
     )
     template: str | None = _option(
-        None, "Around every sentence, [X] for it and [MASK] for its vector; pooler mask.", source="PromptBERT's code"
+        None,
+        "Template around every sentence: [X] is the sentence, the state of [MASK] its vector (pooler mask).",
+        source="PromptBERT's code",
     )
     second_template: str | None = _option(
-        None,
-        "Around the sentence (and sncse's negation) in the second pass; in training only.",
-        source="PromptBERT's code",
+        None, "Template of the second pass (and of sncse's negations); in training only.", source="PromptBERT's code"
     )
     dual_encoder: bool = _option(False, "A second encoder for the positives (and hard negatives).", source="Table 2")
     max_tokens: int = _option(32, "Truncate texts to this many tokens in training.", source="the authors' code")
     lora: int | None = _option(
         None,
-        "Train small matrices of this rank beside the transformer's, which stays as it is (extra [lora]).",
+        "LoRA: train low-rank matrices of this rank beside the transformer's frozen weights (extra [lora]).",
         source="Hu et al., 2022",
     )
     lora_alpha: int | None = _option(
         None, "Scales LoRA's matrices by alpha / rank; by default alpha is twice the rank."
     )
-    lora_merge: bool = _option(True, "Save LoRA's result as a whole model; without, as an adapter in peft's layout.")
+    lora_merge: bool = _option(
+        True, "Save LoRA's result as a whole model; with --no-lora-merge, as an adapter in peft's layout."
+    )
     width: int | None = _option(None, "Units of the LSTM in each direction.")
     layers: int | None = _option(None, "Layers of the student, fewer than the teacher's.")
 
@@ -111,21 +113,19 @@ class Run:
         1.0, "Eq. 8's alpha: how much each of a row's own hard negatives counts.", source="Table 7"
     )
     mlm_weight: float = _option(0.0, "Weight of the masked-language-model loss; 0 turns it off.", source="Table D.2")
-    mlm_rate: float = _option(0.15, "Share of the tokens that this loss masks.", source="the authors' code")
-    match: str = _option("cosines", "What of the teacher's the student learns.", choices=("cosines", "vectors"))
+    mlm_rate: float = _option(0.15, "Share of the tokens that are masked.", source="the authors' code")
+    match: str = _option("cosines", "What the student is trained to match.", choices=("cosines", "vectors"))
     repetition: float = _option(
         0.32,
         "At most this share of a sentence's subwords is repeated in its positive.",
         source="ESimCSE, not checked against the paper",
     )
     queue: float = _option(
-        2.5,
-        "Sentences of earlier batches that are negatives too, in batches; 0 for none.",
-        source="ESimCSE's training log",
+        2.5, "Size of the momentum queue of negatives, in batches; 0 for none.", source="ESimCSE's training log"
     )
     momentum: float = _option(
         0.995,
-        "Share that the queue's encoder keeps of itself in each step.",
+        "Share of its weights that the momentum encoder keeps in each step.",
         source="ESimCSE, not checked against the paper",
     )
     generator: str | None = _option(
@@ -138,13 +138,12 @@ class Run:
         1e-3, "Weight of the margin loss of negated sentences.", source="SNCSE's code, for BERT"
     )
     margin_low: float = _option(
-        0.1, "How much less like a sentence than its positive its negation is, at least.", source="SNCSE's code"
+        0.1, "How far the negation's cosine lies below the positive's, at least.", source="SNCSE's code"
     )
     margin_high: float = _option(0.3, "The same, at most.", source="SNCSE's code")
     matryoshka: str | None = _option(
         None,
-        "Train shorter vectors too: the loss is the mean over the first numbers of each vector, for sizes such as "
-        "384,192,96,48.",
+        "Train shorter vectors too: the loss is averaged over vectors cut to these sizes, such as 384,192,96,48.",
         source="Kusupati et al., 2022",
     )
     teacher: str | None = _option(
@@ -156,10 +155,14 @@ class Run:
         "listmle", "How the teacher's ranking is learned.", source="RankCSE", choices=("listmle", "listnet")
     )
     ranking_temperature: float = _option(
-        0.05, "Divides the cosines that are ranked; for listnet's teacher by half of it.", source="RankCSE's tau2"
+        0.05,
+        "Temperature of the ranking loss; listnet divides the teacher's cosines by half of it.",
+        source="RankCSE's tau2",
     )
     ranking_weight: float = _option(1.0, "Weight of the teacher's ranking.", source="RankCSE's gamma")
-    consistency_weight: float = _option(1.0, "Weight of the two passes' agreement.", source="RankCSE's beta")
+    consistency_weight: float = _option(
+        1.0, "Weight of the consistency loss: both passes rank alike.", source="RankCSE's beta"
+    )
     keep_duplicates: bool = _option(False, "Let exact duplicates within a batch count as negatives of each other.")
 
     # How it is minimised.
@@ -182,13 +185,13 @@ class Run:
     device: str = _option("auto", "Where to compute: auto, cpu, cuda or mps.")
     precision: str = _option("fp32", "Number format of the encoder's passes.", choices=("fp32", "bf16", "fp16"))
     chunk_tokens: int | None = _option(
-        None, "Bound memory: encode the batch in chunks of this many tokens, and again for the gradient."
+        None, "Bound memory by gradient caching: encode in chunks of this many tokens, and again for the gradient."
     )
     grad_checkpointing: bool = _option(False, "Recompute activations layer by layer to save memory.")
 
     # How often it is evaluated and saved.
     eval_every: int | None = _option(
-        250, "Steps between evaluations on the dev set; none: one per epoch.", source="Appendix A"
+        250, "Steps between evaluations on the dev set; in Python, None is once per epoch.", source="Appendix A"
     )
     save_every: int = _option(250, "Steps between checkpoints.", source="Appendix A")
     keep_checkpoints: int = _option(

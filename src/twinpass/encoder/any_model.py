@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Encode = Callable[[Sequence[str]], NDArray[np.float32]]
 
 KEY_VARIABLE = "TWINPASS_API_KEY"
+SERVICE, WORD_VECTORS, STORED = ("http://", "https://"), (".txt", ".vec", ".txt.gz", ".vec.gz"), (".parquet", ".npy")
 _BATCH = 128
 _TRIES = 4
 _TEMPORARY = {408, 429, 500, 502, 503, 504}  # status codes after which a request is sent again
@@ -69,14 +70,16 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
     if not isinstance(source, (str, Path)):
         return _from_encoder(source)
     name = str(source)
-    if name.startswith(("http://", "https://")):
+    if name.startswith(SERVICE):
         return Model(name, EmbeddingsService(name).encode)
-    if name.endswith((".txt", ".vec", ".txt.gz", ".vec.gz")):
+    if name.endswith(WORD_VECTORS):
         from twinpass.encoder.wordvectors import WordVectors
 
         words = WordVectors.load(name, pooler=loading.get("pooler") or "avg")
-        return Model(name, words.encode, words.fingerprint)
-    if name.endswith((".parquet", ".npy")):
+        # As `analyze` calls them, where one file may be several models.
+        label = name if words.pooler == "avg" else f"{name}#pooler={words.pooler}"
+        return Model(label, words.encode, words.fingerprint)
+    if name.endswith(STORED):
         return Model(name, _stored(Path(name)))
     if (Path(name) / "bilstm.json").is_file():
         from twinpass.encoder.bilstm import BiLstmEncoder
@@ -86,6 +89,21 @@ def open_model(source: str | Path | Encoder | Model | Encode, *, device: str = "
     from twinpass.encoder.encoder import Encoder
 
     return _from_encoder(Encoder.load(name, device=device, **loading))
+
+
+def check_model(
+    source: object, *, trust_pickle: bool = False, trust_remote_code: bool = False, **loading: object
+) -> None:
+    """Raise ModelError for a name that `open_model` would not find; none is loaded, but one on the hub downloaded."""
+    name = str(source)
+    if not isinstance(source, (str, Path)) or name.startswith(SERVICE):
+        return
+    if not name.endswith((*WORD_VECTORS, *STORED)):
+        from twinpass.encoder.load import find_folder
+
+        find_folder(name, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
+    elif not Path(name).exists():
+        raise ModelError(f"there is no file {name} of vectors. Check the path.")
 
 
 def _from_encoder(encoder: Encoder) -> Model:

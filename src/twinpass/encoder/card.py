@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.encoder.folder import FILE as SETTINGS
-from twinpass.encoder.folder import REFUSAL, read_exported, read_json
+from twinpass.encoder.folder import REFUSAL, path_of, read_exported, read_json
 from twinpass.encoder.load import BUILTIN, BUILTIN_HUB_NAME, find_minilm
 from twinpass.errors import ModelError
 from twinpass.files import writing
@@ -100,7 +100,7 @@ def is_ours(card: Card | None) -> bool:
 
 def describe_base(name: str) -> Base:
     """Return what is known of a model on this machine: the licence of its card, its name on the hub; never a guess."""
-    hub, folder = None, Path(name).expanduser()
+    hub, folder = None, path_of(name)
     if name == BUILTIN:
         hub = BUILTIN_HUB_NAME
         with contextlib.suppress(ModelError):  # not installed: a model in memory may have this name, too

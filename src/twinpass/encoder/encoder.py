@@ -146,8 +146,9 @@ class Encoder:
             new = {"dropout": dropout, "fresh_head_seed": fresh_head_seed, "dimensions": dimensions, "name": str(name)}
             model, tokens = assemble(folder, settings, keep_adapter=keep_adapter, **new, **trusted)  # type: ignore[arg-type]
         limit = token_limit(max_tokens, settings.max_tokens, tokens.limit)
-        base = settings.base if keep_adapter else ""
-        settings = replace(settings, max_tokens=limit, template=tokens.template, base=base)
+        settings = replace(settings, max_tokens=limit, template=tokens.template)
+        if not keep_adapter:
+            settings = replace(settings, base="", base_weights="")
         computing: dict[str, Any] = {"device": place, "precision": precision, "runtime": runtime}
         return cls(model, tokens, settings, name=str(name), dimensions=dimensions, **computing)
 

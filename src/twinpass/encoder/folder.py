@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -71,11 +72,12 @@ class Settings:
     prompt: str = ""
     template: str = field(default="", repr=False)  # around every text, with [X] in its place; for the pooler `mask`
     base: str = field(default="", repr=False)  # the model that this folder is an adapter (LoRA) of
+    base_weights: str = field(default="", repr=False)  # SHA-256 of that model's weights, by `hash_weights`
     matryoshka: tuple[int, ...] = field(default=(), repr=False)  # sizes that shorter vectors were trained for
 
     def document(self) -> dict[str, Any]:
         """Return the settings as they are written; a template, a base and trained sizes only where there are any."""
-        optional = ("template", "base", "matryoshka")
+        optional = ("template", "base", "base_weights", "matryoshka")
         return {name: value for name, value in asdict(self).items() if value or name not in optional}
 
 
@@ -219,7 +221,8 @@ def _fingerprint(exported: Exported, settings: Settings) -> str:
     described = asdict(exported) | {"settings": settings.document()}
     for name in ("folder", "fingerprint", "source", "measured"):
         del described[name]
-    described["settings"].pop("matryoshka", None)  # vectors do not depend on it
+    for name in ("matryoshka", "base_weights"):  # vectors do not depend on them
+        described["settings"].pop(name, None)
     files = [exported.path, exported.path.with_suffix(".bin"), exported.folder / TOKENIZER]
     described["files"] = [sha256(file) for file in files if file.is_file()]
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
@@ -343,6 +346,39 @@ def read_json(path: Path, kind: type = dict) -> Any:
         expected = "a JSON object" if kind is dict else "a list"
         raise ModelError(f"{path}: expected {expected}, got {type(document).__name__}. The file is damaged.")
     return document
+
+
+def transformer_home(folder: Path) -> Path:
+    """Return the folder of a model's transformer, which may be inside the model's folder."""
+    settings = read_settings(folder)
+    return inside(folder, settings.transformer if settings else "")
+
+
+def path_of(name: str | os.PathLike[str]) -> Path:
+    """Return a model's name as a path, with the home folder for ~; refuse the ~ of a user that there is not."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        user = os.fspath(name).partition("/")[0]
+        raise ModelError(f"{name}: there is no home folder {user!r}. Write the whole path of the model.") from error
+
+
+def hash_weights(folder: Path) -> str:
+    """Return a SHA-256 of the weights in a transformer's folder; a pickle beside safetensors is not read."""
+    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
+    return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+
+
+def hash_folder(folder: Path, *, without: Collection[str] = ()) -> str:
+    """Return a SHA-256 of all files of a model's folder but those that are not loaded: hidden ones and checkpoints.
+
+    `without` names further files and folders to leave out, wherever in the folder they lie.
+    """
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    others = {"checkpoints", *without}
+    loaded = [name for name in names if not any(part[0] == "." or part in others for part in name.parts)]
+    listed = [f"{sha256(folder / name)}  {name.as_posix()}\n" for name in loaded]
+    return hashlib.sha256("".join(listed).encode()).hexdigest()
 
 
 def inside(folder: Path, name: str) -> Path:

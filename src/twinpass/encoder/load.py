@@ -28,7 +28,17 @@ from twinpass.encoder.checks import (
 )
 from twinpass.encoder.checksums import check_checksums
 from twinpass.encoder.dimensions import check_size
-from twinpass.encoder.folder import GRAPH, TOKENIZER, Exported, Settings, inside, pickle_refused, read_settings
+from twinpass.encoder.folder import (
+    GRAPH,
+    TOKENIZER,
+    Exported,
+    Settings,
+    inside,
+    path_of,
+    pickle_refused,
+    read_settings,
+    transformer_home,
+)
 from twinpass.encoder.tokens import PlainTokenizer, Tokens
 from twinpass.errors import ConfigError, ModelError, UserError
 from twinpass.files import sha256
@@ -62,7 +72,7 @@ def find_folder(name: str, *, trust_pickle: bool = False, trust_remote_code: boo
     """Return the folder behind a model's name: the built-in model, a folder, or a hub name."""
     if name == BUILTIN:
         return find_minilm()
-    folder = Path(name).expanduser()
+    folder = path_of(name)
     if name.strip() and os.path.isdir(folder):  # noqa: PTH112 - unlike Path's, it takes any text for an answer
         return folder
     if name.strip() and os.path.exists(folder):  # noqa: PTH110
@@ -190,11 +200,10 @@ def assemble(
     check_checksums(folder)
     home = inside(folder, settings.transformer)
     if settings.base:
-        from twinpass.encoder.lora import find_base
+        from twinpass.encoder.lora import check_base, find_base
 
-        base = find_base(settings.base, folder=folder)
-        its = read_settings(base)
-        home = inside(base, its.transformer if its else "")
+        home = transformer_home(find_base(settings.base, folder=folder))
+        check_base(settings, home, folder=folder)
     check_folder(home, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
     for layer in (settings.head, *settings.layers):
         if layer is not None:
@@ -210,8 +219,8 @@ def assemble(
             merge_adapter(transformer)
     if "cls_pretrained" in settings.pooler.split("+") and getattr(transformer, "pooler", None) is None:
         raise ModelError(
-            f"{folder} has no pretrained pooler, so 'cls_pretrained' has nothing to use. "
-            "Choose another, for example 'cls'."
+            f"{folder} has no pretrained pooler, so 'cls_pretrained' has nothing to use. If its authors' copy has one, "
+            "copy the whole of it again; else choose another pooler, for example 'cls'."
         )
     head = _load_head(folder, settings, transformer.config, fresh_seed=fresh_head_seed, trust_pickle=trust_pickle)
     layers = [read_layer(folder, layer, trust_pickle=trust_pickle) for layer in settings.layers]

@@ -1,4 +1,4 @@
-"""LoRA (Hu et al., 2022) by the library peft: small matrices beside the frozen ones of a transformer.
+"""LoRA (Hu et al., 2022) by the library peft: low-rank matrices beside the frozen ones of a transformer.
 
 A frozen W of a linear layer becomes W + alpha / rank * B A, of which only B and A are trained. Every linear layer in
 the transformer's numbered layers has them: attention and feed-forward, in any architecture. An adapter folder is in
@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from twinpass.encoder.folder import Settings, hash_weights, path_of, transformer_home
 from twinpass.errors import ConfigError, MissingExtra, ModelError
 
 if TYPE_CHECKING:
@@ -28,11 +29,13 @@ _PREFIX = "base_model.model."  # of the names in a file, as peft writes them
 
 def add_lora(encoder: Encoder, rank: int, alpha: int) -> None:
     """Freeze a model's transformer, and put trainable matrices beside its linear layers."""
-    from twinpass.encoder.load import find_folder
+    from twinpass.encoder.load import BUILTIN
 
     peft = _peft()
-    base = encoder.name if not Path(encoder.name).is_dir() else str(find_folder(encoder.name).resolve())
-    if Path(base).is_dir() and (Path(base) / CONFIG).is_file():
+    named = path_of(encoder.name)
+    base = str(named.resolve()) if named.is_dir() and encoder.name != BUILTIN else encoder.name
+    folder = find_base(base, folder=named)
+    if (folder / CONFIG).is_file():
         raise ConfigError(f"{base} is an adapter itself. Start from a merged model: train it with lora_merge.")
     config = peft.LoraConfig(
         r=rank,
@@ -46,7 +49,7 @@ def add_lora(encoder: Encoder, rank: int, alpha: int) -> None:
     encoder.model.to(encoder.device)
     for name, parameter in encoder.model.transformer.named_parameters():
         parameter.requires_grad_("lora_" in name)
-    encoder.settings = replace(encoder.settings, base=base)
+    encoder.settings = replace(encoder.settings, base=base, base_weights=hash_weights(transformer_home(folder)))
 
 
 def save_adapter(folder: Path, transformer: Any) -> None:
@@ -75,7 +78,7 @@ def load_adapter(folder: Path, transformer: Any) -> None:
 
 
 def merge_adapter(transformer: nn.Module) -> None:
-    """Add the small matrices to the frozen ones, and leave a transformer as if it had never had any."""
+    """Add the low-rank matrices to the frozen ones, and leave a transformer as if it had never had any."""
     with torch.no_grad():
         for name, module in list(transformer.named_modules()):
             if not _is_adapted(module):
@@ -93,7 +96,7 @@ def merged(encoder: Encoder) -> Encoder:
     """Return an encoder whose adapter, if it has one, is part of its weights; it is changed in place."""
     if encoder.settings.base:
         merge_adapter(encoder.model.transformer)
-        encoder.settings = replace(encoder.settings, base="")
+        encoder.settings = replace(encoder.settings, base="", base_weights="")
     return encoder
 
 
@@ -115,6 +118,15 @@ def find_base(name: str, *, folder: Path) -> Path:
             f"{folder} is an adapter of {name}, which is not on this machine. Load that model once by its name, put it "
             f"back where it was, or correct 'base' in {folder / 'twinpass.json'}."
         ) from error
+
+
+def check_base(settings: Settings, home: Path, *, folder: Path) -> None:
+    """Raise ModelError if the weights that an adapter was trained beside have changed since."""
+    if settings.base_weights and hash_weights(home) != settings.base_weights:
+        raise ModelError(
+            f"{folder} is an adapter of {settings.base}, whose weights are not those that it was trained with: its "
+            "vectors would be wrong. Put the model back as it was, or train the adapter again."
+        )
 
 
 def _targets(transformer: nn.Module) -> str:

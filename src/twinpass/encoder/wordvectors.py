@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -39,6 +40,7 @@ STOP_WORDS = frozenset(
     often once only otherwise own perhaps quite rather really several seem seemed seems somehow sometimes somewhere
     still then there thereafter thereby therefore thus together too very well yes
     anyone anything anywhere everyone everything everywhere nobody nothing someone something few first last
+    didn doesn isn aren wasn weren hasn hadn couldn wouldn shouldn mustn needn
     s t d m ll re ve n't 's 't 'd 'm 'll 're 've
     """.split()  # noqa: SIM905 - words, to be read
 )
@@ -67,7 +69,7 @@ class WordVectors:
             with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
                 words, rows = _parse(stream, path)
             return cls(words, np.stack(rows), name=str(path), fingerprint=sha256(path), pooler=pooler)
-        except (OSError, EOFError, UnicodeDecodeError) as error:
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise ModelError(f"{path} cannot be read as word vectors: {error}.") from error
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.display import Grid
+from twinpass.encoder.any_model import check_model
 from twinpass.errors import ConfigError
 from twinpass.evaluation.evaluate import Tasks, evaluate, make_jobs, read_settings
 from twinpass.evaluation.results import INTERVAL, Results, Saved, check_output
@@ -41,13 +42,15 @@ def evaluate_models(
 ) -> SideBySide:
     """Score several models on the same tasks, side by side; the options are those of `evaluate`.
 
-    The tasks are read once. A model that cannot be opened is reported when its turn comes.
+    The tasks are read once. A name that no model has is refused before anything is scored.
     """
     if not models:
         raise ConfigError("expected at least one model to evaluate, got none.")
     targets = [output] if isinstance(output, (str, Path)) else list(output)
     for target in targets:
         check_output(Path(target))
+    for model in models:
+        check_model(model, **options)
     jobs = make_jobs(tasks, read_settings(options))
     found = SideBySide([evaluate(model, jobs, **options) for model in models])
     for target in targets:

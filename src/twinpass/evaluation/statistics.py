@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import NamedTuple
 
 import numpy as np
@@ -65,8 +66,13 @@ def _paired(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Array, Array]:
 
 
 def draw_counts(sizes: Sequence[int], *, resamples: int, seed: int, name: str) -> Iterator[Array]:
-    """Yield blocks (n, b) of counts; each stratum of the n = sum(sizes) items is resampled separately."""
-    rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+    """Yield blocks (n, b) of counts; each stratum of the n = sum(sizes) items is resampled separately.
+
+    What is drawn depends on the task's name, of a user's file without its folder: how a path is spelt changes nothing.
+    """
+    kind, colon, path = name.partition(":")
+    own = f"{kind}{colon}{PurePath(path).name}" if colon else name
+    rng = np.random.default_rng([seed, zlib.crc32(own.encode())])
     block = max(16, _CELLS // sum(sizes))
     for start in range(0, resamples, block):
         columns = min(block, resamples - start)

@@ -13,6 +13,7 @@ from twinpass.analysis.drawing import COLUMN, MARKERS, Drawing, Theme, legend, o
 from twinpass.analysis.figures import AVERAGE, Point, draw_densities, draw_geometry, draw_spectra
 from twinpass.analysis.measure import measure_densities
 from twinpass.analysis.training_report import trajectory_figure
+from twinpass.display import counted
 from twinpass.log import RunLog
 from twinpass.recipes.report import Cell, Outcome, RowOutcome, first_seed
 
@@ -31,9 +32,11 @@ def draw_outcome(outcome: Outcome) -> Drawing | None:
     return draw(outcome, measured) if draw is not None and measured else None
 
 
-def _drawing(outcome: Outcome, draw: Callable[[Theme], Figure]) -> Drawing:
+def _drawing(outcome: Outcome, draw: Callable[[Theme], Figure], *, caption: str = "") -> Drawing:
     recipe = outcome.recipe
-    caption = f"{recipe.title}. {recipe.protocol}; scale {outcome.scale}, {len(outcome.seeds)} seed(s)."
+    about = f" {outcome.about.capitalize()}." if outcome.about else ""
+    seeds = counted(len(outcome.seeds), "seed")
+    caption = f"{caption or f'{recipe.title}. {recipe.protocol}'}; scale {outcome.scale}, {seeds}.{about}"
     return Drawing(name=recipe.name, title=recipe.title, caption=caption, draw=draw)
 
 
@@ -42,7 +45,7 @@ def _dots(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
     columns = [c for c in outcome.recipe.columns if any(row.cells[c].ours for row in rows)]
     columns = columns if len(columns) <= MOST_PANELS else columns[-1:]
     rows = [row for row in rows if any(row.cells[c].ours for c in columns)]
-    labels = [row.row.label.strip() for row in rows]
+    labels = [row.row.label for row in rows]
 
     def draw(theme: Theme) -> Figure:
         height = 0.6 + ROW * len(rows)
@@ -81,8 +84,9 @@ def _trajectory(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
     runs = [
         RunLog(name=row.row.label, geometry=[(int(s), a, u) for s, a, u in first_seed(row)["path"]]) for row in rows
     ]
-    drawn = trajectory_figure(runs, protocol=outcome.recipe.protocol)
-    return Drawing(name=outcome.recipe.name, title=drawn.title, caption=drawn.caption, draw=drawn.draw)
+    tracked = "STS-B" if outcome.facts["options"]["scale"]["tracked"] == "all" else "STS-B dev"
+    drawn = trajectory_figure(runs, of=f"{tracked}'s", protocol=outcome.recipe.protocol)
+    return _drawing(outcome, drawn.draw, caption=drawn.caption)
 
 
 def _geometry(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:

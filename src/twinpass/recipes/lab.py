@@ -8,11 +8,14 @@ from pathlib import Path
 
 from twinpass.config import Run
 from twinpass.encoder.any_model import Model, open_model
+from twinpass.encoder.folder import hash_folder, hash_weights, path_of
+from twinpass.encoder.load import find_folder
 from twinpass.encoder.vector_cache import Cache
 from twinpass.errors import InputError
 from twinpass.evaluation.dev import ScoredPairs, read_dev
 from twinpass.evaluation.evaluate import Job, Settings, make_jobs
 from twinpass.evaluation.reading import find_root
+from twinpass.evaluation.tasks import choose
 from twinpass.files import sha256
 from twinpass.log import OnEvent
 from twinpass.progress import Log, ignore
@@ -36,6 +39,7 @@ class Lab:
     precision: str | None = None  # of trainings; None: fp32, and at the paper's scale what the device has
     wordnet: str | None = None
     trust_pickle: bool = False
+    released: bool = False  # whether checkpoints of the authors' are evaluated, and nothing is trained
     log: Log = ignore
     on_event: OnEvent | None = None
 
@@ -46,11 +50,12 @@ class Lab:
 
     @cached_property
     def reports(self) -> Path:
-        """The folder of reports: one for each scale, steps, precision and encoder, so that none overwrites another."""
+        """The folder of reports: one for each scale, steps, splits tracked, precision and name of an encoder."""
         name = f"-{Path(self.encoder).name}" if self.encoder and self.scale.own_encoder else ""
         steps = f"-{self.scale.steps}-steps" if self.scale.steps != SCALES[self.scale.name].steps else ""
-        precision = f"-{self.precision}" if self.precision else ""
-        return self.output / "reports" / f"{self.scale.name}{steps}{precision}{name}"
+        tracked = f"-track-{self.scale.tracked}" if self.scale.tracked != SCALES[self.scale.name].tracked else ""
+        how = "-released" if self.released else f"-{self.precision}" if self.precision else ""
+        return self.output / "reports" / f"{self.scale.name}{steps}{tracked}{how}{name}"
 
     @cached_property
     def corpora(self) -> Corpora:
@@ -98,15 +103,45 @@ class Lab:
             gold += found.gold[: self.scale.evaluated_rows]
         return ScoredPairs(pairs, gold, source=f"STS-B {', '.join(splits)}")
 
+    def encoder_content(self, source: str) -> str:
+        """Return a hash of an encoder, by which keys know it: of its folder's files, or of a hub model's weights."""
+        if source not in self.contents:
+            folder = self.folder_of(source)
+            # The hub's cache may gain files that are not read.
+            local = folder == path_of(source)
+            self.contents[source] = hash_folder(folder) if local else f"{source} {hash_weights(folder)}"
+        return self.contents[source]
+
+    def folder_of(self, source: str) -> Path:
+        """Return the folder of an encoder or a checkpoint; one on the hub is downloaded if need be."""
+        return find_folder(source, trust_pickle=self.trust_pickle)
+
+    def evaluation_content(self, tasks: str) -> dict[str, str]:
+        """Return the SHA-256 of each file of some evaluation tasks that is there; `flickr` is the captions."""
+        if tasks not in self._evaluation_contents:
+            files = {}
+            if tasks == "flickr":
+                files = {path.name: path for path in self.corpora.find("flickr")}
+            elif tasks:
+                root = find_root(self.senteval)
+                files = {name: root / name for task in choose(tasks) for part in task.parts for name in part.files}
+            found = {name: sha256(path) for name, path in files.items() if path.is_file()}
+            self._evaluation_contents[tasks] = found
+        return self._evaluation_contents[tasks]
+
+    @property
+    def dev_content(self) -> str:
+        """The hash of STS-B's development set, on which the best checkpoint is chosen; `dev` says if it is missing."""
+        return self.evaluation_content("STS-B").get("STS/STSBenchmark/sts-dev.csv", "")
+
     @cached_property
-    def encoder_content(self) -> str | None:
-        """A hash of the given encoder's files; an encoder that changed under its name is refused."""
-        if self.encoder is None or not self.scale.own_encoder or not Path(self.encoder).is_dir():
-            return None
-        files = sorted(path for path in Path(self.encoder).iterdir() if path.is_file())
-        content = key_of([[path.name, sha256(path)] for path in files])
-        self.store.recognise(self.encoder, content)
-        return content
+    def contents(self) -> dict[str, str]:
+        """The hash of every encoder that was used so far, by its folder or hub name."""
+        return {}
+
+    @cached_property
+    def _evaluation_contents(self) -> dict[str, dict[str, str]]:
+        return {}
 
     def jobs(self, tasks: str, *, regressor: bool = False) -> list[Job]:
         """Return the evaluation tasks of a group, read once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,18 +11,18 @@ import numpy as np
 
 from twinpass.encoder.any_model import Encode
 from twinpass.encoder.vector_cache import encode_once
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, OutOfMemory, TrainingError
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell
 from twinpass.evaluation.results import TaskResult, cell_score
-from twinpass.recipes.corpora import read_captions
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.recipe import ModelSpec, PairText
+from twinpass.recipes.makers import read_captions
+from twinpass.recipes.model_specs import ModelSpec, PairText
 from twinpass.registry import Registry
 from twinpass.text.corpus import open_corpus
-from twinpass.text.rows import text_key
 
-PROTOCOL = 2  # raise it when a measure finds other numbers of the same model: kept scores are then measured again
+# Raised when a measure finds other numbers of the same model: kept scores are then measured again.
+PROTOCOL, PROTOCOLS = 2, {"retrieval": 3}  # of most measures, and of those that have changed since
 WMEAN = Cell("wmean", "spearman", False)
 
 
@@ -33,10 +32,14 @@ class Found:
 
     values: dict[str, float]
     more: dict[str, Any] = field(default_factory=dict)
+    lasting: bool = True  # whether to keep it; what only this machine is too small for is tried again
 
 
 Measure = Callable[[Lab, ModelSpec, int], Found]
 MEASURES: Registry[Measure] = Registry("measure")
+# The evaluation tasks that a measure reads; a kept score is that of these files' content. The others read STS-B.
+READS = {"sts": "sts", "sts-wmean": "sts", "protocols": "sts", "geometry": "sts", "transfer": "transfer"}
+READS |= {"dev": "STS-B,transfer", "retrieval": "flickr", "overlap": ""}
 
 
 @MEASURES.register("stsb-dev")
@@ -143,12 +146,12 @@ def densities(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("retrieval")
 def retrieval(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """The three captions nearest to each of Table 8's queries, and how many of them the paper's models found too."""
-    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES
+    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, QUERIES, caption_key
     from twinpass.search.engines.exact import nearest
 
-    queries = {text_key(query) for query in QUERIES}
-    letters = {text: bared for text, bared in captions(lab).items() if bared not in queries}
-    texts = list(letters)
+    queries = set(map(caption_key, QUERIES))
+    keys = {text: key for text, key in captions(lab).items() if key not in queries}
+    texts = list(keys)
     opened = model.open(lab, seed, texts=texts)
     encode = encode_once(opened, [*QUERIES, *texts], cache=lab.cache)
     scores, rows = nearest(encode(list(QUERIES)), encode(texts), k=3)
@@ -158,26 +161,26 @@ def retrieval(lab: Lab, model: ModelSpec, seed: int) -> Found:
     }
     trained = getattr(model, "stands_for", model)
     method = getattr(trained, "baseline", "simcse")  # the paper's answers are SBERT's and SimCSE's
-    theirs = {query: {*map(text_key, answers[method])} for query, answers in PAPER_ANSWERS.items()}
-    shared = sum(len(theirs[query] & {letters[each["text"]] for each in found[query]}) for query in QUERIES)
-    return Found({"shared": float(shared)}, more={"captions": len(texts), "found": found})
+    theirs = {query: {*map(caption_key, answers[method])} for query, answers in PAPER_ANSWERS.items()}
+    shared = sum(len(theirs[query] & {keys[each["text"]] for each in found[query]}) for query in QUERIES)
+    there = sum(len(answers & {*keys.values()}) for answers in theirs.values())
+    return Found({"shared": float(shared)}, more={"captions": len(texts), "there": there, "found": found})
 
 
 def captions(lab: Lab) -> dict[str, bytes]:
-    """Return the distinct captions that Table 8 searches, each reduced to its letters and digits.
+    """Return the distinct captions that Table 8 searches, each with what equal captions share.
 
-    The captions are released in tokens ("the yard ."), and the paper prints them as usual ("the yard."). Those that
-    the paper's models found are part of a smaller pool; the report says so.
+    Those that the paper's models found come first into a smaller pool; the report says how many there are.
     """
-    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS
+    from twinpass.recipes.tables.table_8 import PAPER_ANSWERS, caption_key
 
     (path,) = lab.corpora.find("flickr")
-    letters = {text: text_key(text) for image in read_captions(path).values() for text in image}
+    keys = {text: caption_key(text) for image in read_captions(path).values() for text in image}
     if lab.scale.captions is None:
-        return letters
-    theirs = {text_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
-    kept = sorted(letters, key=lambda text: letters[text] not in theirs)[: lab.scale.captions]
-    return {text: letters[text] for text in kept}
+        return keys
+    theirs = {caption_key(text) for rows in PAPER_ANSWERS.values() for answers in rows.values() for text in answers}
+    kept = sorted(keys, key=lambda text: keys[text] not in theirs)[: lab.scale.captions]
+    return {text: keys[text] for text in kept}
 
 
 @MEASURES.register("overlap")
@@ -194,27 +197,47 @@ def overlap(lab: Lab, model: ModelSpec, seed: int) -> Found:
 @MEASURES.register("grid")
 def grid(lab: Lab, model: ModelSpec, seed: int) -> Found:
     """Appendix A's search: STS-B's development set for every batch size and learning rate; the best for this seed."""
-    from twinpass.recipes.tables.table_a1 import GRID
+    from twinpass.recipes.tables.table_a1 import GRID, setting_name
     from twinpass.training.sweep import combinations
 
-    table = []
-    for values in combinations(GRID):
-        score = stsb_dev(lab, model.changed(**values, track_geometry=None), seed).values["stsb"]
-        table.append(values | {"stsb": None if math.isnan(score) else score})  # as JSON keeps it
-        lab.log(f"  batch {values['batch_size']}, rate {values['learning_rate']:g}: {score:.2f}")
+    settings = combinations(GRID)
+    scores: dict[int, float] = {}
+    failed: dict[int, TrainingError] = {}
+
+    def score(place: int) -> None:
+        values = settings[place]
+        try:
+            scores[place] = stsb_dev(lab, model.changed(**values), seed).values["stsb"]
+            lab.log(f"  {setting_name(values)}: {scores[place]:.2f}")
+        except TrainingError as error:  # it diverged, or is too large: the other settings are still worth trying
+            scores[place], failed[place] = math.nan, error
+            lab.log(f"  {setting_name(values)} failed: {error}")
+
+    lab.store.share(range(len(settings)), score)
+    # JSON keeps NaN as null.
+    table = [
+        values
+        | {"stsb": None if math.isnan(scores[place]) else scores[place]}
+        | ({"failed": str(failed[place])} if place in failed else {})
+        for place, values in enumerate(settings)
+    ]
     more = {"grid": table}
-    return Found(best_setting([more]), more)
+    too_large = any(isinstance(error, OutOfMemory) for error in failed.values())
+    return Found(best_setting([more]), more, lasting=not too_large)
 
 
 def best_setting(searches: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Return the setting with the highest mean score over the seeds of a search."""
+    """Return the setting that ranks first by its scores over the seeds of a search; NaN where every run failed."""
     from twinpass.recipes.tables.table_a1 import GRID
+    from twinpass.training.sweep import finished, rank
 
     scores: dict[tuple[float, ...], list[float]] = {}
     for tried in (tried for search in searches for tried in search["grid"]):
         setting = tuple(float(tried[name]) for name in GRID)
-        scores.setdefault(setting, []).append(-math.inf if tried["stsb"] is None else tried["stsb"])
-    best = max(scores, key=lambda setting: statistics.fmean(scores[setting]))
+        scores.setdefault(setting, []).append(math.nan if tried["stsb"] is None else tried["stsb"])
+    best = max(scores, key=lambda setting: rank(scores[setting]))
+    if not finished(scores[best]):
+        return dict.fromkeys(GRID, math.nan)
     return dict(zip(GRID, best, strict=True))
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.encoder.any_model import Model
-from twinpass.encoder.load import RELEASED, find_folder
-from twinpass.errors import ConfigError, ModelError
-from twinpass.files import sha256
-from twinpass.recipes.recipe import Fitted, ModelSpec, Pooled, Recipe, Row, Training
+from twinpass.encoder.load import RELEASED
+from twinpass.errors import ConfigError
+from twinpass.recipes.model_specs import Fitted, ModelSpec, Pooled, Training, stated_weights
+from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.tables import shared as m
 
 if TYPE_CHECKING:
@@ -40,7 +40,11 @@ CHECKPOINTS: dict[ModelSpec, tuple[str, str]] = {
 }
 # Tables and figures that released checkpoints can fill.
 TABLES = ("table-5", "table-8", "table-b2", "table-b3", "table-c1", "table-e1", "figure-3", "figure-f1", "figure-g1")
-NOT_RELEASED = "no checkpoint of it was released; run the table without --released to train it"
+TRAIN_IT = "run the table without --released to train it"
+NOT_RELEASED = f"no checkpoint of it was released; {TRAIN_IT}"
+NOT_READ: dict[ModelSpec, str] = {
+    m.INFERSENT: f"its authors released a pickle for their own code, which is not read here; {TRAIN_IT}"
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +61,8 @@ class Released(ModelSpec):
         return self.stands_for.encoder
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
-        """Return its name and the hash of its weights: another file under its name is another model."""
-        return {"released": self.stated(lab)}
+        """Return its name, its pooler and a hash of its files: others under its name are another model."""
+        return {"released": self.stated(lab), "content": lab.encoder_content(self.source(lab, seed))}
 
     def source(self, lab: Lab, seed: int) -> str:
         """Return its hub name, or its folder under the lab's folder of encoders."""
@@ -75,12 +79,7 @@ class Released(ModelSpec):
 
     def stated(self, lab: Lab) -> str:
         """Return its name, its pooler and the SHA-256 of its weights."""
-        folder = find_folder(self.source(lab, 0), trust_pickle=lab.trust_pickle)
-        names = ("model.safetensors", "pytorch_model.bin")
-        weights = next((folder / name for name in names if (folder / name).is_file()), None)
-        if weights is None:
-            raise ModelError(f"{folder} has no weights: expected {' or '.join(names)}.")
-        return f"{self.name}, pooler {self.pooler}, sha256 of {weights.name} {sha256(weights)}"
+        return stated_weights(self.name, self.pooler, lab.folder_of(self.source(lab, 0)))
 
 
 def released(recipe: Recipe) -> Recipe:
@@ -94,7 +93,8 @@ def released(recipe: Recipe) -> Recipe:
 
 def _released_row(row: Row) -> Row:
     models = {column: found for column, model in row.models.items() if (found := _replaced(model)) is not None}
-    return replace(row, models=models, why_quoted=row.why_quoted if models or not row.models else NOT_RELEASED)
+    why = next((NOT_READ[model] for model in row.models.values() if model in NOT_READ), NOT_RELEASED)
+    return replace(row, models=models, why_quoted=row.why_quoted if models or not row.models else why)
 
 
 def _replaced(model: ModelSpec) -> ModelSpec | None:

@@ -6,6 +6,7 @@ once.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import warnings
@@ -17,22 +18,23 @@ from typing import Any
 from twinpass.display import Displayed, Grid
 from twinpass.encoder.runtime import check_precision, choose_device
 from twinpass.errors import ConfigError, InputError, OutputError, TwinpassError
-from twinpass.log import Stepped
+from twinpass.files import explaining, locked
+from twinpass.log import Evaluated, Stepped
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.measures import MEASURES, PROTOCOL, Found, best_setting
-from twinpass.recipes.recipe import ALL, ModelSpec, Recipe, Row, Training
-from twinpass.recipes.released import Released
+from twinpass.recipes.measures import MEASURES, PROTOCOL, PROTOCOLS, READS, Found, best_setting
+from twinpass.recipes.model_specs import ModelSpec, Training
+from twinpass.recipes.recipe import ALL, Recipe, Row
 from twinpass.recipes.released import released as with_released
-from twinpass.recipes.report import Cell, Outcome, RowOutcome, write_report
-from twinpass.recipes.scales import SCALES, Scale
+from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, write_report
+from twinpass.recipes.scales import ENCODERS, SCALES, Scale
 from twinpass.recipes.smoke_data import make_data, make_encoder
-from twinpass.recipes.store import Busy, describe, key_of
+from twinpass.recipes.store import describe, key_of
 from twinpass.recipes.tables import load_recipes
 from twinpass.training.processes import explaining_memory, memory_of
 
-STEPS_BETWEEN_LINES = 250  # of a training; a table has dozens of them
+LINES = 4  # for the steps of a training; a table has dozens of trainings
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,6 +66,7 @@ def reproduce(
     seeds: int | None = None,
     seed: int = 42,
     steps: int | None = None,
+    track: str | None = None,
     encoder: str | None = None,
     data: str | Path | None = None,
     output: str | Path = "reproduction",
@@ -79,8 +82,9 @@ def reproduce(
 
     `scale` is paper, small (two CPU cores, the default) or smoke (seconds, with generated text and a tiny encoder
     unless `data` and `encoder` are given). The seeds are `seed` and those after it, `seeds` in all: three by default,
-    one at the scale smoke. `steps` makes trainings longer or shorter than the scale does. `encoder` is used in place
-    of the paper's; at the scale paper it is a folder that holds the paper's. With `released`, nothing is trained: the
+    one at the scale smoke. `steps` makes trainings longer or shorter than the scale does. `track` is the splits of
+    STS-B that Figure 2 follows, all (the paper's) or dev, a fifth of the time. `encoder` is used in place of the
+    paper's; at the scale paper it is a folder that holds the paper's. With `released`, nothing is trained: the
     checkpoints that authors released are evaluated, from the hub or from `encoder`, a folder that holds them under
     their hub names (`trust_pickle` for those without safetensors). `precision` is the number format of the trainings:
     fp32 by default, and at the scale paper bf16 or fp16 on a GPU; models are evaluated in fp32. `data` is the folder of
@@ -91,6 +95,9 @@ def reproduce(
     chosen = [recipes[name] for name in names]
     if not chosen:
         raise ConfigError(f"no table or figure was named. Known: {', '.join(recipes)}.")
+    for name, value, least in (("seeds", seeds, 1), ("steps", steps, 2)):
+        if value is not None and value < least:
+            raise ConfigError(f"{name} is {value}; expected at least {least}.")
     if released:
         if scale not in (None, "paper"):
             raise ConfigError(f"released checkpoints are evaluated in full, at the scale paper, not at {scale!r}.")
@@ -101,9 +108,10 @@ def reproduce(
         check_precision(precision, choose_device(device))
     size = SCALES[scale or ("paper" if released else "small")]
     size = size if steps is None else size.of_steps(steps)
+    size = size if track is None else size.tracking(track)
     generated = data is None
     count = size.seeds if seeds is None else seeds
-    data, encoder = _inputs(size, None if data is None else Path(data), encoder, Path(output))
+    data, encoder = _inputs(size, None if data is None else Path(data), encoder, Path(output), released=released)
     lab = Lab(
         scale=size,
         data=data,
@@ -113,8 +121,9 @@ def reproduce(
         precision=precision,
         wordnet=wordnet,
         trust_pickle=trust_pickle,
+        released=released,
         log=log,
-        on_event=lambda event: _log_step(event, log),
+        on_event=lambda event: _log_training(event, log),
     )
     outcomes = []
     for recipe in chosen:
@@ -135,36 +144,44 @@ def reproduce(
     return Reproduction(tuple(outcomes))
 
 
-def _inputs(scale: Scale, data: Path | None, encoder: str | None, output: Path) -> tuple[Path, str | None]:
+def _inputs(
+    scale: Scale, data: Path | None, encoder: str | None, output: Path, *, released: bool
+) -> tuple[Path, str | None]:
     """Return the data folder and the encoder, generated at the scale smoke, or say what is missing."""
     if scale.name == "smoke":
-        data = data or make_data(output / "smoke-data")
-        encoder = encoder or str(make_encoder(output / "tiny-encoder"))
+        with explaining(output):
+            output.mkdir(parents=True, exist_ok=True)
+        with locked(output / ".smoke.lock"):  # processes that start together use one copy
+            data = data or make_data(output / "smoke-data")
+            encoder = encoder or str(make_encoder(output / "tiny-encoder"))
     if data is None:
-        raise ConfigError(
-            f"the scale {scale.name!r} needs real text: pass its folder with --data. docs/reproduce.md lists its files."
-        )
+        needs = "--released needs the evaluation sets" if released else f"the scale {scale.name!r} needs real text"
+        raise ConfigError(f"{needs}: pass the folder with --data. docs/reproduce.md lists its files.")
     if not data.is_dir():
         raise ConfigError(f"no folder {data}. Pass the data folder with --data.")
     scale.check_encoder(encoder)
     return data, encoder
 
 
-def _log_step(event: object, log: Log) -> None:
-    if isinstance(event, Stepped) and (event.step == event.steps or event.step % STEPS_BETWEEN_LINES == 0):
+def _log_training(event: object, log: Log) -> None:
+    """Show how far a training is: its loss now and then, and every score on the dev set."""
+    if isinstance(event, Evaluated):
+        log(f"  step {event.step}: {event.score:.2f} on STS-B dev")
+    elif isinstance(event, Stepped) and (event.step == event.steps or event.step % -(-event.steps // LINES) == 0):
         speed = f"{event.sentences_per_second:.0f} sentences/s"
-        log(f"  step {event.step} of {event.steps}: loss {event.loss:.4f}, {speed}")
+        left = f", {event.seconds_left:,.0f} s left" if event.step < event.steps else ""
+        log(f"  step {event.step} of {event.steps}: loss {event.loss:.4f}, {speed}{left}")
 
 
 def run_recipe(recipe: Recipe, lab: Lab, *, seeds: Sequence[int], progress: Progress = silent) -> Outcome:
     """Measure every row that the lab's scale and data allow."""
-    content = lab.encoder_content  # first: with an encoder that changed, no rows of the old one must be found
     rows = _run_rows(recipe, lab, seeds, progress)
     options = {
         "recipe": recipe.name,
         "scale": describe(lab.scale),
+        "released": lab.released,
         "encoder": lab.encoder,
-        "encoder_content": content,
+        "encoder_content": _encoder_contents(recipe, lab),
         "precision": lab.precision,
         "seeds": list(seeds),
         "data": str(lab.data),
@@ -176,54 +193,84 @@ def run_recipe(recipe: Recipe, lab: Lab, *, seeds: Sequence[int], progress: Prog
         encoder=lab.encoder,
         seeds=tuple(seeds),
         rows=[rows[row.key] for row in recipe.rows],
-        facts=provenance(options=options) | {"corpora": text_facts(recipe, lab)},
+        facts=provenance(options=options)
+        | {"corpora": text_facts(recipe, lab), "evaluation": _evaluation_files(recipe, lab)},
     )
+
+
+def _encoder_contents(recipe: Recipe, lab: Lab) -> dict[str, str]:
+    """Return the hash of each encoder that the recipe's rows were made with."""
+    parts = [part for model in recipe.models(lab.scale) for part in model.parts()]
+    names = [lab.encoder or ""]
+    if not lab.scale.own_encoder:
+        used = {part.encoder for part in parts}
+        names = [str(Path(lab.encoder) / name) if lab.encoder else name for name in ENCODERS if name in used]
+    return {name: lab.contents[name] for name in names if name in lab.contents}
+
+
+def _evaluation_files(recipe: Recipe, lab: Lab) -> dict[str, str]:
+    """Return the SHA-256 of each evaluation file that the recipe's measures read."""
+    measures = dict.fromkeys([recipe.measure, *(row.measure for row in recipe.rows if row.measure)])
+    found: dict[str, str] = {}
+    for tasks in dict.fromkeys(READS.get(name, "STS-B") for name in measures):
+        with contextlib.suppress(TwinpassError):  # a row without its evaluation set says why
+            found |= lab.evaluation_content(tasks)
+    return found
 
 
 def _run_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int], progress: Progress) -> dict[str, RowOutcome]:
     """Measure rows in their order; those that another process works on come last, when it may be done with them."""
     found: dict[str, RowOutcome] = {}
     with progress(f"rows of {recipe.name}", total=len(recipe.rows)) as advance:
-        for wait in (False, True):
-            for place, row in enumerate(recipe.rows, start=1):
-                if row.key in found:
-                    continue
-                lab.log(f"{recipe.name}, row {place} of {len(recipe.rows)}: {row.label}")
-                try:
-                    found[row.key] = _run_row(recipe, row, lab, seeds, wait=wait)
-                    advance(1)
-                except Busy:
-                    lab.log("  another process works on it: postponed")
+
+        def run(numbered: tuple[int, Row]) -> None:
+            place, row = numbered
+            lab.log(f"{recipe.name}, row {place} of {len(recipe.rows)}: {row.label}")
+            found[row.key] = _run_row(recipe, row, lab, seeds)
+            advance(1)
+
+        lab.store.share(enumerate(recipe.rows, start=1), run, log=lab.log)
     return found
 
 
-def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int], *, wait: bool) -> RowOutcome:
+def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> RowOutcome:
     outcome = RowOutcome(row=row, note=row.why_quoted)
-    found: dict[str, list[float]] = {}
+    measured: dict[str, dict[int, Found]] = {}
     for column, model in row.models.items():
-        if not lab.scale.runs(model.encoder):
+        if lab.scale.runs(model.encoder):
+            measured[column] = {}
+        else:
             outcome.note = "only at the paper's scale: another encoder"
-            continue
+
+    def measure(place: tuple[str, int]) -> None:
+        column, seed = place
+        if column not in measured:  # another seed of it has failed
+            return
         try:
-            used = seeds if model.is_random else seeds[:1]
-            measured = [_measure(recipe, row, model, lab, seed, wait=wait) for seed in used]
+            measured[column][seed] = _measure(recipe, row, row.models[column], lab, seed)
         except OutputError:
             raise
         except TwinpassError as error:  # text or a model that is not here, or a run that failed
             outcome.note = str(error)
             lab.log(f"  skipped: {error}")
-            continue
-        outcome.more[column] = [each.more for each in measured]
-        outcome.checkpoints += [part.stated(lab) for part in model.parts() if isinstance(part, Released)]
-        values = [each.values for each in measured]
+            del measured[column]
+
+    used = {column: seeds if row.models[column].is_random else seeds[:1] for column in measured}
+    lab.store.share([(column, seed) for column in used for seed in used[column]], measure)
+    numbers: dict[str, list[float]] = {}
+    for column, of_seeds in measured.items():
+        found = [of_seeds[seed] for seed in used[column]]
+        outcome.more[column] = [each.more for each in found]
+        outcome.checkpoints += filter(None, (part.stated(lab) for part in row.models[column].parts()))
+        values = [each.values for each in found]
         if (row.measure or recipe.measure) == "grid":  # one setting for all seeds: the mean of several is none
-            values = [best_setting([each.more for each in measured])]
+            values = [best_setting(outcome.more[column])]
         for each in values:
             for place, value in _by_column(recipe, row, column, each).items():
-                found.setdefault(place, []).append(value)
+                numbers.setdefault(place, []).append(value)
     for column in recipe.columns:
         paper = recipe.published(row, column)
-        outcome.cells[column] = Cell(ours=tuple(found.get(column, ())), paper=paper)
+        outcome.cells[column] = Cell(ours=tuple(numbers.get(column, ())), paper=paper)
     return outcome
 
 
@@ -236,13 +283,15 @@ def _by_column(recipe: Recipe, row: Row, column: str, values: dict[str, float]) 
     return {name: value for name, value in values.items() if name in recipe.columns}
 
 
-def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int, *, wait: bool) -> Found:
+def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int) -> Found:
     """Measure a model, or find that it was measured before."""
     name = row.measure or recipe.measure
     scale, subject = lab.scale, model.key(lab, seed)
-    judged: dict[str, Any] = {"data": str(lab.data), "rows": scale.evaluated_rows, "captions": scale.captions}
-    key = key_of({"subject": subject, "measure": name, "protocol": PROTOCOL} | judged)
-    with lab.store.locked(key, wait=wait):
+    judged: dict[str, Any] = {"rows": scale.evaluated_rows, "captions": scale.captions}
+    judged["data"] = lab.evaluation_content(READS.get(name, "STS-B"))
+    key = key_of({"subject": subject, "measure": name, "protocol": PROTOCOLS.get(name, PROTOCOL)} | judged)
+    # The settings of a search are shared, one by one; every other score is one process's work.
+    with contextlib.nullcontext() if name == "grid" else lab.store.locked(key):
         known = lab.store.read_score(key)
         if known is not None:
             # JSON has null for NaN.
@@ -250,9 +299,12 @@ def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int, *,
             return Found(values, known["more"])
         with explaining_memory(lambda: f"{memory_of(choose_device(lab.device))} ran out. Try another machine."):
             found = MEASURES[name](lab, model, seed)
-        facts = provenance(options={"model": describe(model), "measure": name, "seed": seed})
-        lab.store.write_score(key, facts | dataclasses.asdict(found))
-    lab.log("  " + ", ".join(f"{column} {value:.2f}" for column, value in found.values.items()))
+        if found.lasting:
+            facts = provenance(options={"model": describe(model), "measure": name, "seed": seed})
+            lab.store.write_score(key, facts | dataclasses.asdict(found))
+    lab.log(
+        "  " + ", ".join(f"{column} {number(value, counts=recipe.counts)}" for column, value in found.values.items())
+    )
     return found
 
 
@@ -288,7 +340,8 @@ class Cost:
 def estimate(recipe: Recipe, scale: Scale) -> Cost:
     """Estimate one seed of a recipe; equal trainings are counted once."""
     parts = [part for model in recipe.models(scale) for part in model.parts()]
-    passes = {part.identity(scale): part.passes(scale) for part in parts if isinstance(part, Training)}
+    trainings = [part for part in parts if isinstance(part, Training) and scale.runs(part.encoder)]
+    passes = {part.identity(scale): part.passes(scale) for part in trainings}
     total, rate = recipe.trainings_per_model * sum(passes.values()), scale.passes_per_second
     return Cost(recipe.trainings_per_model * len(passes), total, None if rate is None else total / rate / 3600)
 
@@ -314,7 +367,8 @@ class Listing(Displayed):
             ]
             for name, cost in self.costs.items()
         ]
-        title = f"one seed at the scale {self.scale.name}: {self.scale.about}"
+        of = f" (of {self.scale.seeds} by default)" if self.scale.seeds > 1 else ""
+        title = f"one seed{of} at the scale {self.scale.name}: {self.scale.about}"
         columns = ["name", "what", "rows", "trainings", "sentences encoded in training", "time"]
         return [Grid(title=title, columns=columns, rows=rows, words=("what",))]
 
@@ -331,7 +385,9 @@ class Listing(Displayed):
         ]
 
 
-def list_recipes(scale: str = "small") -> Listing:
+def list_recipes(scale: str = "small", *, steps: int | None = None, track: str | None = None) -> Listing:
     """Return every table and figure that `reproduce` knows, with the cost of one seed at a scale."""
     size, recipes = SCALES[scale], load_recipes()
+    size = size if steps is None else size.of_steps(steps)
+    size = size if track is None else size.tracking(track)
     return Listing(size, {name: estimate(recipes[name], size) for name in recipes})

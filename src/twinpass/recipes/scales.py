@@ -13,6 +13,7 @@ from twinpass.registry import Registry
 # The encoders that the paper trains.
 BERT, BERT_LARGE = "bert-base-uncased", "bert-large-uncased"
 ROBERTA, ROBERTA_LARGE = "roberta-base", "roberta-large"
+ENCODERS = (BERT, BERT_LARGE, ROBERTA, ROBERTA_LARGE)
 
 # On a GPU: by estimate 512 triplets of BERT-base take 30 GB at once and 5 in chunks; the loss is the whole batch's.
 GPU_CHUNKED_ABOVE, GPU_CHUNK = 128, 8192
@@ -20,6 +21,7 @@ EPOCHS = {"infersent": 20}  # at most; the other baselines train for one
 # CT's authors' code: ten rounds of 500 batches, each followed by an evaluation on STS-B dev.
 CT_STEPS, CT_EVAL_EVERY = 5_000, 500
 SPAN = 32  # tokens of DeCLUTR's spans below the paper's scale: its own 512 need documents of 2,048 tokens
+STSB_SENTENCES = {"all": 15_437, "dev": 2_909}  # distinct ones that a run followed on STS-B encodes each time
 CHUNKED_ABOVE, CHUNK = 64, 4096  # rows above which a batch is encoded in chunks, and tokens per chunk
 
 
@@ -49,6 +51,12 @@ class Scale:
     def own_encoder(self) -> bool:
         """Whether one encoder of the user's takes the place of all of the paper's."""
         return self.name != "paper"
+
+    def tracking(self, splits: str) -> Scale:
+        """Return the scale with other splits of STS-B followed in Figure 2."""
+        if splits not in STSB_SENTENCES:
+            raise ConfigError(f"expected the splits to track to be all or dev, got {splits!r}.")
+        return replace(self, tracked="all" if splits == "all" else "dev")
 
     def of_steps(self, steps: int) -> Scale:
         """Return the scale with longer or shorter trainings, and text enough that no row of it is seen twice."""
@@ -95,7 +103,7 @@ class Scale:
         if not folder.is_dir():
             raise ConfigError(
                 f"no folder {folder}. At the scale {self.name!r}, --encoder is a folder that holds the paper's "
-                "encoders under their hub names; without it they are downloaded."
+                "encoders, and for --released the checkpoints, under their hub names; without it they are downloaded."
             )
         return str(folder)
 
@@ -180,7 +188,8 @@ def scale_baseline(run: Run, scale: Scale) -> Run:
     if not scale.own_encoder:
         return run.replace(steps=CT_STEPS, eval_every=CT_EVAL_EVERY) if run.method == "ct" else run
     seen = (scale.steps or 1) * (scale.batch_size or 1)
-    run = run.replace(steps=max(2, seen // run.batch_size))
-    if run.method == "infersent":
-        return run.replace(width=scale.lstm_width)
+    steps = max(2, seen // run.batch_size)
+    if run.method == "infersent":  # its learning rate follows its evaluations
+        return run.replace(steps=steps, width=scale.lstm_width)
+    run = run.replace(steps=steps, eval_every=max(1, steps // scale.evaluations))
     return run.replace(max_tokens=SPAN) if run.method == "declutr" else run

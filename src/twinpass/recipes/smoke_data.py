@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.evaluation.tasks import TASKS, Part, Task
-from twinpass.files import explaining, writing_folder
+from twinpass.files import writing_folder
 
 ROWS = 400
 DIMENSIONS = 16  # small, and a flow can halve it three times
@@ -18,9 +18,8 @@ _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 def make_data(folder: Path) -> Path:
-    """Write a data folder, whole or not at all, unless it is there already."""
+    """Write a data folder into one that exists, whole or not at all, unless it is there already."""
     if not folder.is_dir():
-        _make_parent(folder)
         with writing_folder(folder) as aside:
             rng = random.Random(0)
             sentences = list(dict.fromkeys(_sentence(rng) for _ in range(ROWS)))
@@ -42,7 +41,6 @@ def make_encoder(folder: Path) -> Path:
         from tokenizers import Tokenizer, models, pre_tokenizers, processors
         from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-        _make_parent(folder)
         vocabulary = {word: place for place, word in enumerate([*_SPECIAL, *WORDS, *_MORE_WORDS])}
         words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         words.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -158,11 +156,6 @@ def _word_vectors(rng: random.Random) -> Iterable[str]:
 
 def _longer(sentence: str) -> str:
     return f"{sentence} near water"
-
-
-def _make_parent(folder: Path) -> None:
-    with explaining(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:

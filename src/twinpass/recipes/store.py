@@ -6,12 +6,12 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from twinpass.errors import ConfigError, OutputError
-from twinpass.files import explaining, locked, write_json
+from twinpass.files import Item, explaining, locked, sharing, write_json
+from twinpass.progress import Log, ignore
 
 
 def describe(thing: Any) -> Any:
@@ -28,15 +28,12 @@ def key_of(description: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class Busy(Exception):
-    """Another process works on it."""
-
-
 class Store:
     """Folders `models`, `layers` and `scores` under an output folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.waits = True  # for what another process works on; else that raises Busy
         with explaining(folder):
             for part in ("models", "layers", "scores"):
                 (folder / part).mkdir(parents=True, exist_ok=True)
@@ -66,26 +63,22 @@ class Store:
         """Keep what was measured."""
         write_json(self.folder / "scores" / f"{key}.json", found)
 
-    def recognise(self, name: str, content: str) -> None:
-        """Remember the content of an encoder's folder: keys hold only its name, so its content must not change."""
-        path = self.folder / "encoders.json"
-        with self.locked("encoders"):
-            known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-            if known.get(name, content) != content:
-                raise ConfigError(
-                    f"{name} has changed since results in {self.folder} were made with it. "
-                    "Choose another output folder (-o), or restore the encoder."
-                )
-            write_json(path, known | {name: content})
-
     @contextlib.contextmanager
-    def locked(self, key: str, *, wait: bool = True) -> Iterator[None]:
+    def locked(self, key: str) -> Iterator[None]:
         """Let one process at a time work on a key; another waits and then finds the work done, or gets Busy."""
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(locked(self.folder / "models" / f".{key}.lock", wait=wait))
-            except OutputError:
-                if wait:
-                    raise
-                raise Busy from None
+        with locked(self.folder / "models" / f".{key}.lock", wait=self.waits):
             yield
+
+    def share(self, items: Iterable[Item], work: Callable[[Item], None], *, log: Log = ignore) -> None:
+        """Do the work of each item, what another process works on last: wait for it then, or raise Busy."""
+        waits = self.waits
+
+        def one(item: Item, wait: bool) -> None:
+            self.waits = wait
+            work(item)
+
+        try:
+            for _ in sharing(items, one, waits=waits, log=log):
+                pass
+        finally:
+            self.waits = waits

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from twinpass.display import Displayed, Grid
-from twinpass.errors import ConfigError
+from twinpass.errors import ConfigError, InputError
 from twinpass.files import plain
 from twinpass.search.engines.exact import Floats, top
 from twinpass.search.keywords import words_of
@@ -96,12 +96,14 @@ def find_clusters(
 ) -> Clustering:
     """Sort the texts of an index into k clusters by their vectors' directions; write all texts to `output`.
 
-    Without k, the number is chosen: see `choose_number`. `output` is a .csv, .parquet or .jsonl file with the columns
-    id, cluster, words, cosine and text, then the metadata.
+    Without k, the number is chosen: see `choose_number`. There are fewer than k if fewer texts are different. `output`
+    is a .csv, .parquet or .jsonl file with the columns id, cluster, words, cosine and text, then the metadata.
     """
     if output is not None:
         check_table(output)
     ids = index.numbers()
+    if not len(ids):
+        raise InputError("the index is empty: expected texts to sort into clusters. Add some first.")
     silhouettes: dict[int, float] = {}
     if k is None:
         k, silhouettes = choose_number(index.vectors_numbered(_some(ids, SAMPLE, seed)), seed)
@@ -110,6 +112,7 @@ def find_clusters(
     centres = _centres(index.vectors_numbered(_some(ids, k * EXAMPLES, seed)), k, seed)
     cosines, found = _assign(index, ids, centres)
     sizes = np.bincount(found, minlength=k)
+    k = int(np.count_nonzero(sizes))  # fewer than asked for, if there are fewer different texts
     order = np.argsort(-sizes, kind="stable")
     labels = np.argsort(order)[found]
     clusters = [_describe(index, ids, cosines, labels == label, label, representatives) for label in range(k)]
@@ -239,6 +242,6 @@ def _describe(
     shown: dict[str, dict[str, Any]] = {}  # equal texts once
     for hit, cosine in zip(index.entries_numbered(ids[best]), cosines[best].tolist(), strict=True):
         shown.setdefault(hit.text, {"id": hit.id, "text": hit.text, "cosine": round(cosine, 6)})
-    cohesion = float(cosines[rows].mean()) if len(rows) else float("nan")
+    cohesion = float(cosines[rows].mean())
     chosen = [*shown.values()][:representatives]
     return {"cluster": label, "size": len(rows), "cohesion": cohesion, "representatives": chosen}

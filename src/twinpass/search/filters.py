@@ -15,7 +15,7 @@ A filter is never executed as code. `matching.py` evaluates it on the columns of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, NoReturn
 
 from twinpass.errors import ConfigError
@@ -67,7 +67,11 @@ Filter = Condition | Not | And | Or
 
 def parse(where: Where) -> Filter | None:
     """Read a filter, or several that must all hold; None if there is none."""
-    given = [where] if isinstance(where, str) else list(where or ())
+    several = isinstance(where, Iterable) and not isinstance(where, str)
+    given: list[str] = [] if where is None else list(where) if several else [where]  # type: ignore[list-item]
+    for each in given:
+        if not isinstance(each, str):
+            raise ConfigError(f"expected a filter such as 'year >= 2020', or several, got {each!r:.40}.")
     if (length := sum(map(len, given))) > MOST_CHARS:
         raise ConfigError(f"the filter has {length:,} characters; at most {MOST_CHARS:,} are read.")
     if len(given) > MOST_CONDITIONS:

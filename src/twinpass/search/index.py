@@ -143,8 +143,8 @@ class Index(Searching):
 
         `texts` are texts, or the name of a file, folder, pattern or corpus, whose other columns become the metadata.
         `encoder` is an Encoder or the name of a model (minilm if None), loaded with the options `loading`; with
-        `vectors` (n, d) the texts are not encoded. `kind` is exact, hnsw, ivf-pq, or auto: by size. `storage` is what
-        vectors are held as in memory: float32, int8 or binary, whose candidates are scored with the float32 on disk.
+        `vectors` (n, d) the texts are not encoded. `kind` is exact, hnsw, ivf-pq, or auto: by size. `storage` is the
+        format of the vectors in memory: float32, int8 or binary, whose candidates are scored with the float32 on disk.
         With `unique` a repeated text is skipped. `id_column` names the column of the metadata whose values are the ids;
         `add` then replaces rows of equal ids. `facts` are kept in the history. Without a path the index is temporary:
         it is deleted together with the object.

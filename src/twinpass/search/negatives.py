@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -47,6 +48,7 @@ class Rules(NamedTuple):
         _require(0 <= self.relative_margin < 1, f"relative_margin is {self.relative_margin}; expected 0 to below 1.")
         _require(self.choose in ("nearest", "random"), f"choose is {self.choose!r}; expected nearest or random.")
         low, high = self.lowest, self.highest
+        _require(not any(math.isnan(each or 0) for each in (low, high)), "min_score and max_score must be numbers.")
         _require(low is None or high is None or low < high, f"min_score {low} is not below max_score {high}.")
         return self
 

@@ -1,7 +1,8 @@
 """What an index returns: hits, results, what was added, and what it holds.
 
 One scheme everywhere. A hit is {id, score, text, metadata, copies}; the hits of a query are {query, hits}; the results
-of several queries are {results: [{query, hits}]}. As one row, a hit is id, score, text, copies and then the metadata.
+of several queries are {results: [{query, hits}]}. As one row, a hit is id, score, text, copies and then the metadata;
+of several queries, query and rank come first.
 """
 
 from __future__ import annotations
@@ -100,12 +101,19 @@ class Results(Displayed):
         return {"results": [hits.to_dict() for hits in self.results]}
 
     def records(self) -> list[dict[str, Any]]:
-        """Return one dictionary per hit, with its query."""
-        return [joined({"query": hits.query}, row) for hits in self.results for row in hits.records()]
+        """Return one dictionary per hit, with its query and its rank from 1."""
+        return [row for hits in self.results for row in _ranked(hits)]
 
     def grids(self) -> Sequence[Grid]:
         """Return a table for each query."""
         return [grid for hits in self.results for grid in hits.grids()]
+
+
+def _ranked(hits: Hits) -> Iterator[dict[str, Any]]:
+    """Yield a row for each hit: query, rank, id, score, text and copies, then the metadata."""
+    for rank, hit in enumerate(hits, start=1):
+        ours = {"query": hits.query, "rank": rank, **hit.to_dict()}
+        yield joined(ours, ours.pop("metadata"))
 
 
 def write_results(output: str | os.PathLike[str], results: Iterable[Hits]) -> int:
@@ -121,9 +129,7 @@ def write_results(output: str | os.PathLike[str], results: Iterable[Hits]) -> in
     def rows() -> Iterator[dict[str, Any]]:
         nonlocal count
         for count, hits in enumerate(results, start=1):  # noqa: B007 - the last count is the result
-            for rank, hit in enumerate(hits, start=1):
-                ours = {"query": hits.query, "rank": rank, **hit.to_dict()}
-                yield joined(ours, ours.pop("metadata"))
+            yield from _ranked(hits)
 
     write_table(output, rows(), columns=("query", "rank", "id", "score", "text", "copies"))
     return count

@@ -44,7 +44,29 @@ def fuse(found: Sequence[Sequence[int] | Rows], k: int) -> tuple[Floats, Rows]:
 def check_mode(mode: str) -> None:
     """Refuse an unknown way of searching."""
     if mode not in MODES:
-        raise ConfigError(f"no mode of search named {mode!r}.{suggest(mode, MODES)} Known: {', '.join(MODES)}.")
+        hint = suggest(mode, MODES) if isinstance(mode, str) else ""
+        raise ConfigError(f"no mode of search named {mode!r}.{hint} Known: {', '.join(MODES)}.")
+
+
+def check_queries(queries: Sequence[str]) -> None:
+    """Refuse queries of which one is empty, or no text."""
+    for place, query in enumerate(queries):
+        if not isinstance(query, str):
+            raise InputError(f"query {place}: expected a text, got {query!r:.40} of type {type(query).__name__}.")
+        if not query.strip():
+            raise InputError("a query is empty; an empty text is near to nothing in particular.")
+
+
+def _check_k(k: int) -> None:
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+        raise ConfigError(f"k is {k!r}; expected a whole number of at least 1.")
+
+
+def check_least(min_score: float | None) -> None:
+    """Refuse a least score that is no number."""
+    is_number = isinstance(min_score, (int, float, np.integer, np.floating)) and not isinstance(min_score, bool)
+    if min_score is not None and (not is_number or np.isnan(min_score)):
+        raise ConfigError(f"min_score is {min_score!r}; expected a number, such as 0.5, or None.")
 
 
 class Searching:
@@ -106,12 +128,20 @@ class Searching:
         one hit with their count, unless `group` is False or the vectors are your own.
         """
         options: dict[str, Any] = {"mode": mode, "where": where, "min_score": min_score, "group": group}
+        if isinstance(queries, np.ndarray) and queries.dtype.kind in "OU":  # of texts, or of a single one
+            queries = queries.tolist()
         if isinstance(queries, str):
             return next(self.results([queries], k, **options))
+        if not isinstance(queries, Iterable):
+            raise InputError(f"expected a text, several texts or vectors as queries, got {queries!r:.40}.")
         given = queries if isinstance(queries, np.ndarray) else list(queries)
-        if isinstance(given, list) and all(isinstance(query, str) for query in given):
+        if isinstance(given, list) and (not given or any(isinstance(query, str) for query in given)):
             return Results(list(self.results(given, k, **options)))
-        vectors = np.asarray(given, dtype=np.float32)
+        try:
+            vectors = np.asarray(given, dtype=np.float32)
+        except (TypeError, ValueError):
+            kinds = sorted({type(each).__name__ for each in given})
+            raise InputError(f"expected texts or vectors of one size as queries, got {', '.join(kinds)}.") from None
         return Results([Hits(None, hits) for hits in self.search_vectors(vectors, k, **options)])
 
     def results(
@@ -125,9 +155,11 @@ class Searching:
         group: bool | None = None,
     ) -> Iterator[Hits]:
         """Yield the hits of each query, in constant memory however many there are."""
-        if isinstance(queries, Sequence) and any(not query.strip() for query in queries):
-            raise InputError("a query is empty; an empty text is near to nothing in particular.")
+        if isinstance(queries, Sequence):
+            check_queries(queries)
+        _check_k(k)
         check_mode(mode)
+        check_least(min_score)
         self._check_where(where)  # before the model is loaded
         options: dict[str, Any] = {"mode": mode, "where": where, "min_score": min_score, "group": group}
         return (
@@ -158,9 +190,9 @@ class Searching:
 
         The modes keyword and hybrid need the `texts` of the queries; keyword needs no vectors.
         """
-        if k < 1:
-            raise ConfigError(f"k is {k}; expected at least 1.")
+        _check_k(k)
         check_mode(mode)
+        check_least(min_score)
         if mode != DENSE and texts is None:
             raise ConfigError(f"a vector has no words: expected a text as the query with the mode {mode}.")
         snapshot, chosen = self._snapshot, parse(where)

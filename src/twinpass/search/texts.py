@@ -90,7 +90,7 @@ def read_texts(
     if metadata is not None:
         raise ConfigError("expected metadata only with a list of texts: a file brings its other columns.")
     reading: dict[str, Any] = {"columns": columns, "join": join, "header": header, "skip_bad_rows": skip_bad_rows}
-    corpus = open_corpus(texts, **reading, log=log)
+    corpus = open_corpus(texts, **reading, single=True, log=log)
     _, total, fingerprint = corpus.survey()
     facts = provenance(data=[(corpus.source, fingerprint)], options={**reading, **options})
     rows = ((text, others) for record, others in corpus.records() for text in record)

@@ -279,12 +279,12 @@ class Keys:
         for row, each in enumerate(metadata, start=self._rows + 1):
             value = each.get(column)
             if not (isinstance(value, str) and value.strip()) and type(value) is not int:
-                hint = ""
-                if column not in each:
-                    hint = f"{suggest(column, list(each))} Columns beside the text: {', '.join(each) or 'none'}."
+                others = f"{suggest(column, list(each))} Columns beside the text: {', '.join(each) or 'none'}."
+                if not any(column in other for other in metadata):
+                    raise InputError(f"text {row}: expected an id, but there is no column {column!r}.{others}")
                 raise InputError(
                     f"text {row}: expected an id in the column {column!r}, a text or a whole number; "
-                    f"got {value!r:.80}.{hint}"
+                    f"got {value!r:.80}.{'' if column in each else others}"
                 )
         digests = digest_of(str(each[column]) for each in metadata)
         fresh = self._seen.fresh(digests)

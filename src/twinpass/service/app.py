@@ -94,8 +94,13 @@ def create_app(
 
     served: Encoder | dict[str, Encoder]
     if isinstance(model, Mapping):
-        if not model or names:
-            raise ConfigError("expected at least one model by name, and no other names for them.")
+        if not model:
+            raise ConfigError("expected at least one model by name, got none.")
+        if names:
+            raise ConfigError(
+                f"--name (in Python: name) is only for one model that is given without a name, got {names[0]!r} beside "
+                f"{next(iter(model))}=MODEL. Leave it out, or give the model without {next(iter(model))}=."
+            )
         served = {each: load(given, alone=len(model) == 1) for each, given in model.items()}
     else:
         served = load(model or known.get("name", "minilm"))

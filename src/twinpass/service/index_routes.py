@@ -16,7 +16,7 @@ from fastapi.responses import Response
 from twinpass.errors import ConfigError, InputError
 from twinpass.search.filters import Where, check_columns, parse
 from twinpass.search.keywords import query_words
-from twinpass.search.searching import DENSE, KEYWORD
+from twinpass.search.searching import DENSE, KEYWORD, check_queries
 from twinpass.service.batching import while_connected
 from twinpass.service.errors import Refusal
 from twinpass.service.routes import answer, check_texts, is_encodable, json_of
@@ -55,6 +55,10 @@ def index_router(service: Service) -> APIRouter:
         check_filter(body.where)  # likewise: a mistake is answered at once
         queries = [body.query] if isinstance(body.query, str) else body.query
         check_texts(service, queries, param="query")
+        try:
+            check_queries(queries)
+        except InputError as error:
+            raise Refusal(400, str(error), param="query", code="invalid_value") from None
         most = service.limits.max_hits
         if len(queries) * body.k > most:
             message = f"{len(queries):,} queries x k = {body.k:,} hits; at most {most:,} per request. Send fewer."
@@ -107,9 +111,9 @@ def changes_router(service: Service) -> APIRouter:
 
         async def work() -> dict[str, int]:
             encoded = await service.encode(body.texts, index.model, normalize=True)
-            added, count = await index.add(body.texts, encoded, body.metadata, unique=body.unique)
+            added, rows = await index.add(body.texts, encoded, body.metadata, unique=body.unique)
             counts = {name: getattr(added, name) for name in ("added", "skipped", "replaced")}
-            return {**counts, "truncated": encoded.truncated, "count": count}
+            return {**counts, "truncated": encoded.truncated, "rows": rows}
 
         return await while_connected(request, work(), timeout=service.limits.timeout)
 
@@ -129,8 +133,13 @@ def changes_router(service: Service) -> APIRouter:
 
 
 async def _remove(index: ServedIndex, **chosen: Any) -> dict[str, int]:
-    removed, count = await index.remove(**chosen)
-    return {"removed": removed, "count": count}
+    try:
+        removed, rows = await index.remove(**chosen)
+    except ConfigError as error:  # the index has no such column
+        if "where" not in chosen:
+            raise
+        raise _bad_filter(error) from None
+    return {"removed": removed, "rows": rows}
 
 
 async def _search(
@@ -189,7 +198,11 @@ def check_filter(where: Where, columns: Sequence[str] | None = None) -> None:
         if columns is not None:
             check_columns(parsed, columns)
     except ConfigError as error:
-        raise Refusal(400, str(error), param="where", code="invalid_filter") from None
+        raise _bad_filter(error) from None
+
+
+def _bad_filter(error: ConfigError) -> Refusal:
+    return Refusal(400, str(error), param="where", code="invalid_filter")
 
 
 class Remembered:
@@ -219,8 +232,8 @@ def _describe_index(served: ServedIndex) -> Mapping[str, Any]:
     index, _ = served.fresh()
     with served.lock:
         info = index.info()
-    shown = {name: getattr(info, name) for name in ("distinct", "dimensions", "kind", "id_column", "columns")}
-    return {"count": info.rows, **shown, "model": served.model.name, "fingerprint": info.model["fingerprint"]}
+    shown = {name: getattr(info, name) for name in ("rows", "distinct", "dimensions", "kind", "id_column", "columns")}
+    return {**shown, "model": served.model.name, "fingerprint": info.model["fingerprint"]}
 
 
 def _measure_index(served: ServedIndex) -> Mapping[str, Any]:

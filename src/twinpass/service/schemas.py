@@ -194,14 +194,14 @@ class Added(BaseModel):
     skipped: int
     replaced: int
     truncated: int
-    count: int
+    rows: int
 
 
 class Removed(BaseModel):
     """How many texts were removed, and how many the index holds now."""
 
     removed: int
-    count: int
+    rows: int
 
 
 class Model(BaseModel):
@@ -227,7 +227,7 @@ class Models(BaseModel):
 class IndexInfo(BaseModel):
     """The served index."""
 
-    count: int
+    rows: int
     distinct: int | None = Field(description="Texts; not counted on Milvus.")
     dimensions: int
     kind: str

@@ -30,6 +30,7 @@ GROUPS = (
 )
 SINGLES = ("sentence", "text")
 SCORES = ("score", "similarity_score", "relatedness_score", "gold_score", "similarity", "label")
+_DECIMAL = re.compile(r"\s*[+-]?\d*,\d+\s*")  # a number with a decimal comma
 WORD = re.compile(r"[^\W\d_]+")
 # Scripts that are written without spaces: Chinese, Japanese and their neighbours; Thai, Lao, Khmer, Burmese.
 UNSPACED = re.compile(r"[\u2e80-\ua4cf\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
@@ -56,10 +57,12 @@ def choose(
     score: str | None = None,
     label: str | None = None,
     pairs: bool = False,
+    doubtful: Sequence[str] = (),
 ) -> Choice:
     """Choose a table's columns: those that are named, else known names, else the only one that holds sentences.
 
-    Where several columns could be meant, InputError lists them; with `pairs`, two such columns are the pair.
+    Where several columns could be meant, InputError lists them; with `pairs`, two such columns are the pair. `doubtful`
+    is a first row that may be the names of several columns: these are then not taken for texts and nothing else.
     """
     named_score = None if score is None else _find(table, score)
     named_label = None if label is None else _find(table, label)
@@ -72,7 +75,7 @@ def choose(
     if not texts:
         raise InputError(f"{table.name} has no column of text. Its columns: {', '.join(table.names)}.")
     if len(texts) > 1 and not known:
-        texts = _settle(table, texts, pairs=pairs)
+        texts = _settle(table, texts, pairs=pairs, doubtful=doubtful)
     found_score = _find_score(table, names, texts) if score is None and label is None else None
     _refuse_to_guess(table, names, known if found_score is None else (*known, found_score))
     return Choice(texts, named_score if found_score is None else found_score, named_label)
@@ -92,8 +95,13 @@ def known_texts(names: list[str]) -> tuple[int, ...]:
     return next(((names.index(name),) for name in SINGLES if name in names), ())
 
 
-def to_number(value: object) -> float | None:
-    """Return a number, or text that reads as one, as a finite float; None for anything else."""
+def to_number(value: object, *, comma: bool = False) -> float | None:
+    """Return a number, or text that reads as one, as a finite float; None for anything else.
+
+    With `comma`, a number may have a decimal comma.
+    """
+    if comma:
+        value = with_point(value)
     if isinstance(value, bool) or not isinstance(value, (str, int, float, Decimal)):
         return None
     if isinstance(value, str) and "_" in value:  # Python reads 4_5 as 45
@@ -103,6 +111,11 @@ def to_number(value: object) -> float | None:
     except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
+
+
+def with_point(value: object) -> object:
+    """Return a number with a decimal comma as one with a point, any other value as it is."""
+    return value.replace(",", ".") if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
 
 
 def to_label(value: object) -> str | None:
@@ -115,17 +128,42 @@ def _find_score(table: Table, names: list[str], texts: tuple[int, ...]) -> int |
     """Find the score of two texts: a column of a known name, or in a table without names a last column of numbers."""
     if len(texts) != 2:
         return None
-    for name in SCORES:
-        if name in names and _share_of_numbers(table, names.index(name)) >= 0.5:
-            return names.index(name)  # a value in it that is not a number makes a bad row
+    named = [names.index(name) for name in SCORES if name in names]
+    for at in named:
+        if _share_of_numbers(table, at) >= 0.5:
+            return at  # a value in it that is not a number makes a bad row
+    _refuse_words(table, [at for at in named if names[at] != "label"], texts)
     last = len(names) - 1
     return last if _is_nameless(table) and last not in texts and _share_of_numbers(table, last) == 1 else None
 
 
+def _refuse_words(table: Table, scores: Sequence[int], texts: Sequence[int]) -> None:
+    """Raise InputError for a score that is words: without it, the pairs would be taken for another kind of data."""
+    for at in scores:
+        word = next((row[at] for row in table.sample if _is_word(row[at])), None)
+        if word is not None:
+            named = ",".join(table.names[text] for text in texts)
+            raise InputError(
+                f"{table.name}: expected numbers in column {table.names[at]!r}, got {word!r:.40}. Correct or rename "
+                f"that column, or name the texts to ignore it: --columns {named} (in Python: columns={named!r})."
+            )
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and not _is_missing(value) and to_number(value) is None
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or str(value).strip().lower() in ("", "nan")
+
+
 def _share_of_numbers(table: Table, at: int) -> float:
-    """Return the share of numbers among a column's first values; 0 if all are empty."""
-    present = (row[at] for row in table.sample if row[at] is not None)
-    values = [value for value in present if str(value).strip().lower() not in ("", "nan")]
+    return share_of_numbers([row[at] for row in table.sample])
+
+
+def share_of_numbers(column: Sequence[object]) -> float:
+    """Return the share of numbers among a column's values; 0 if all are empty."""
+    values = [value for value in column if not _is_missing(value)]
     return sum(to_number(value) is not None for value in values) / len(values) if values else 0.0
 
 
@@ -142,11 +180,11 @@ def is_sentence(value: object) -> bool:
     return bool(UNSPACED.search(value)) or (len(value.split()) > 1 and len(WORD.findall(value)) > 1)
 
 
-def _settle(table: Table, found: tuple[int, ...], *, pairs: bool) -> tuple[int, ...]:
+def _settle(table: Table, found: tuple[int, ...], *, pairs: bool, doubtful: Sequence[str]) -> tuple[int, ...]:
     """Return which of several columns of text are meant, or raise InputError."""
     sentences = tuple(at for at in found if _holds_sentences(table, at))
     alike = len(sentences) in (0, len(found))
-    if (_is_nameless(table) and alike and len(found) <= 3) or not table.sample:
+    if (_is_nameless(table) and alike and len(found) <= 3 and not doubtful) or not table.sample:
         return found  # a file of texts and nothing else: sentences, pairs or triplets
     for enough in (found, sentences) if pairs else (sentences,):
         if len(enough) == 1 + pairs:
@@ -158,9 +196,9 @@ def _settle(table: Table, found: tuple[int, ...], *, pairs: bool) -> tuple[int, 
     one = f"Name the one to read: --columns {could[-1]} (in Python: columns={could[-1]!r}). "
     several = f"Make one text of several: --columns {some} --join ' ' (columns={some!r}, join=' '). "
     two = f"{'Name the two' if pairs else 'Read pairs'}: --columns {some} (columns={some!r})."
-    raise InputError(
-        f"{table.name} has several columns that could be the text:{listed}\n{'' if pairs else one + several}{two}"
-    )
+    names = f"If the first row ({', '.join(doubtful)}) names the columns: --header (header=True), else --no-header. "
+    advice = f"{names if doubtful else ''}{'' if pairs else one + several}{two}"
+    raise InputError(f"{table.name} has several columns that could be the text:{listed}\n{advice}")
 
 
 def _example(table: Table, at: int) -> str:

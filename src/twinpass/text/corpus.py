@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple, cast
 
 from twinpass.display import counted
@@ -27,6 +29,7 @@ def open_corpus(
     label: str | None = None,
     negatives: bool = False,
     pairs: bool = False,
+    single: bool = False,
     skip_bad_rows: bool = False,
     header: bool | None = None,
     max_line_bytes: int = MAX_LINE_BYTES,
@@ -36,6 +39,7 @@ def open_corpus(
 
     Columns are names or positions counted from 0, as a list or comma-separated; by default known names are looked for,
     then the only column of sentences. If several could be meant, InputError lists them, unless `pairs` expects two.
+    With `single`, rows are no pairs: several columns under what may be names are not read as texts, but InputError.
     With `join`, the columns are one text, joined by this; empty ones are left out. `log` gets what was decided.
     `label` names the column of each row's class. With `negatives`, the texts from the third column on are hard
     negatives: where there are several such columns, or a column of lists, a row may have any number of them. A
@@ -58,7 +62,22 @@ def open_corpus(
     parts = []
     for table in tables:
         own = [table.column] if isinstance(table, Joined) else columns
-        choice = choose(table, columns=own, score=score, label=label, pairs=pairs or score is not None)
+        doubtful = table.doubtful if isinstance(table, SeparatedTable) else ()
+        asking = doubtful if single and len(doubtful) > 1 and not columns else ()
+        if asking and _has_one_row(table, BadRows(skip=skip_bad_rows)):
+            raise InputError(
+                f"{table.name} is empty: expected rows of text, got one row that seems to name the columns "
+                f"({', '.join(asking)}). Add rows, or read it as text with --no-header (header=False)."
+            )
+        as_pairs = pairs or score is not None
+        try:
+            choice = choose(table, columns=own, score=score, label=label, pairs=as_pairs, doubtful=asking)
+        except InputError as error:  # perhaps because of what was guessed before
+            guessed = "".join(f" In {table.name}, {guess}." for guess in _guesses(table))
+            raise InputError(f"{error}{guessed}") from None
+        if doubtful:
+            message = f"{table.name}: the first row ({', '.join(doubtful)}) is read as text."
+            warnings.warn(f"{message} If it names the columns, pass header=True (--header).", stacklevel=2)
         parts.append(_Part(table, choice, ragged=negatives and _is_ragged(table, choice)))
     _check_alike(parts)
     corpus = Corpus(source, parts, skip_bad_rows=skip_bad_rows, max_line_bytes=max_line_bytes)
@@ -70,18 +89,44 @@ def open_corpus(
     return corpus
 
 
+def _has_one_row(table: Table, bad: BadRows) -> bool:
+    """Tell whether a table has one row and nothing else; a second one that is bad is reported."""
+    return len(list(islice(table.rows((), bad), 2))) == 1 and not bad.reasons
+
+
 def _decisions(parts: Sequence[_Part], *, named: bool) -> list[str]:
-    """Say what the first file's content decided: that its first row names the columns, and which is the text."""
-    found = []
-    for table, choice, _ in parts[:1]:
-        if isinstance(table, SeparatedTable) and table.header_recognised:
-            names = ", ".join(table.names)
-            found.append(f"{table.name}: the first row ({names}) names the columns; --no-header reads it as text")
-        if not named and (others := passed_over(table, choice)):
-            texts = ", ".join(table.names[at] for at in choice.texts)
-            rest = ", ".join(others)
-            found.append(f"{table.name}: the text is in {texts}, not in {rest}; --columns chooses others")
+    """Say what the files' content decided, each decision once: by the first file's name, and how many more."""
+    files: dict[str, list[str]] = {}
+    for table, choice, _ in parts:
+        for decision in _decisions_of(table, choice, named=named):
+            files.setdefault(decision, []).append(table.name)
+    more = {decision: f" and {counted(len(rest), 'more file')}" for decision, (_, *rest) in files.items() if rest}
+    return [f"{names[0]}{more.get(decision, '')}: {decision}" for decision, names in files.items()]
+
+
+def _decisions_of(table: Table, choice: Choice, *, named: bool) -> list[str]:
+    """Say what separates a table's columns, that its first row names them, and which is the text."""
+    found = _guesses(table)
+    if not named and (others := passed_over(table, choice)):
+        texts = ", ".join(table.names[at] for at in choice.texts)
+        found.append(f"the text is in {texts}, not in {', '.join(others)}; --columns chooses others")
     return found
+
+
+def _guesses(table: Table) -> list[str]:
+    """Say what separates a table's columns, and that its first row names them, where that was guessed."""
+    own = _inner(table)
+    if not isinstance(own, SeparatedTable):
+        return []
+    found = [own.guess] if own.guess else []
+    if own is table and own.header_recognised:
+        found.append(f"the first row ({', '.join(own.names)}) names the columns; --no-header reads it as text")
+    return found
+
+
+def _inner(table: Table) -> Table:
+    """Return the table of a file, of which several columns may have been joined."""
+    return table.table if isinstance(table, Joined) else table
 
 
 class _Part(NamedTuple):
@@ -186,10 +231,11 @@ class Corpus:
             name, count, scored, labelled = table.name, len(choice.texts), choice.score is not None, choice.label
             names, read = [table.names[at] for at in choice.texts], len(choice.wanted)
             rest = _other_columns(table, choice) if others else []
+            comma = getattr(_inner(table), "decimal_comma", False)
             for line, values in table.rows((*choice.wanted, *rest), bad):
                 texts = tuple(values[:count])
                 columns, texts = _spread(names, texts) if ragged else (names, texts)
-                score = to_number(values[count]) if scored else None
+                score = to_number(values[count], comma=comma) if scored else None
                 label = None if labelled is None else to_label(values[read - 1])
                 fault = _fault(texts, columns, self._max_text_bytes)
                 if scored and score is None and not fault:
@@ -214,7 +260,7 @@ def _other_columns(table: Table, choice: Choice) -> list[int]:
 
 
 def _is_json(table: Table) -> bool:
-    return isinstance(table.table if isinstance(table, Joined) else table, JsonTable)
+    return isinstance(_inner(table), JsonTable)
 
 
 def _by_name(table: Table, choice: Choice, columns: list[int], values: Sequence[object]) -> dict[str, object]:

@@ -6,24 +6,28 @@ import contextlib
 import csv
 import json
 import re
-import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from twinpass.errors import InputError, MissingExtra
-from twinpass.text.columns import KNOWN, is_sentence, known_texts, plain, to_number
+from twinpass.text.columns import to_number, with_point
+from twinpass.text.headers import differs_from_rows, has_header, may_be_names
 from twinpass.text.rows import SAMPLE, BadRows, Record, Table, without_blanks
 from twinpass.text.sources import Line, Source, copy_to_disk, read_lines, reading
 
 # The columns of the STS benchmark's own files, which have no header; some rows have further columns.
 STS_BENCHMARK = ("genre", "file", "year", "id", "score", "sentence1", "sentence2")
-# A column name in a header; pandas leaves its index nameless, or reads it back as Unnamed: 0.
-_NAME = re.compile(r"([^\W\d][\w.-]{0,39}|Unnamed: \d+)?")
-# A name of several words, such as Ticket ID; what stands for a missing number is none.
-_TITLE = re.compile(r"(?!(?:nan|na|n/a|none|null)$)[^\W\d][\w.-]*(?: [\w.#/()-]+){0,3}", flags=re.IGNORECASE)
+SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab"}
+MARKS = {"tsv": "\t", "scsv": ";", "csv": ","}  # csv's is guessed, unless csv: stands before the name
+_TOLD = re.compile(r'"?sep=([,;\t])"?\s*', flags=re.IGNORECASE)  # a first line by which Excel knows the separator
+# Numbers with a decimal comma between the semicolons of a line.
+_DECIMALS = re.compile(r"(?:^|(?<=;))(\s*[+-]?\d*),(\d+)(?=\s*(?:;|$))")
+_SEMICOLONS = "its columns are separated by semicolons; csv:NAME reads commas"
 LONGEST_FIELD = 1 << 20  # characters; an unclosed quote takes in no more than this
+_Rows = Sequence[Sequence[str] | None]  # None is a record that cannot be read
 DAMAGED = object()  # stands for a parquet string that is not UTF-8
 HOW = "Expected hf:owner/name, hf:owner/name:split or hf:owner/name/config:split"
 
@@ -74,25 +78,40 @@ class JsonTable:
 
 
 class SeparatedTable:
-    """A comma-separated file with quotes, or a tab-separated file in which a quote is an ordinary character."""
+    """A file separated by commas or semicolons, with quotes, or by tabs, where a quote is an ordinary character."""
 
     def __init__(self, source: Source, bad: BadRows, header: bool | None = None) -> None:
         self.source = source
         self.name = source.label
-        self.tabs = source.format == "tsv" or _looks_tab_separated(source)
+        self.mark, self.guess = MARKS[source.format], ""  # the separator, and what to say of it to the user
+        self.told = _told_mark(source)
+        if source.format == "csv" and not source.is_stated:
+            self.mark, self.guess = (self.told, "") if self.told else _guess_mark(source)
+        elif self.told not in ("", self.mark):
+            raise _contradiction(source, self.told)
+        elif self.mark != "\t" and _looks_tab_separated(source):
+            self.guess = "its first lines hold tabs and are not split at them; tsv:NAME splits them"
         first = [values for _, values in islice(self._records(bad), SAMPLE + 1) if values]
-        self.sts_benchmark = self.tabs and bool(first) and _is_sts_benchmark(first[0])
-        self.header = not self.sts_benchmark and _has_header(first, header)
+        if self.decimal_comma:  # only to recognise columns of numbers: what is read stays as it is
+            first = [[with_point(value) for value in values] for values in first]
+        self.sts_benchmark = self.mark == "\t" and bool(first) and _is_sts_benchmark(first[0])
+        self.header = not self.sts_benchmark and has_header(first, header)
         self.header_recognised = False  # by what is below it, not by names that are known
+        self.doubtful: tuple[str, ...] = ()  # the first row, if it is read as text and looks like names
         if first and header is None and not (self.header or self.sts_benchmark):
-            differs = _differs_from_rows(first)
+            differs = differs_from_rows(first)
             self.header = self.header_recognised = differs and len(first[0]) > 1
-            if not self.header and (differs or len(first[0]) > 1):
-                _warn_of_names(self.name, first[0])
+            if not self.header and may_be_names(first, differs=differs):
+                self.doubtful = tuple(str(value).strip() for value in first[0])
         given = first[0] if first and self.header else range(len(first[0])) if first else ()
         self.names = STS_BENCHMARK if self.sts_benchmark else tuple(str(name).strip() for name in given)
         width = len(self.names)
         self.sample = [values[:width] for values in first[self.header :] if len(values) >= width]
+
+    @property
+    def decimal_comma(self) -> bool:
+        """Whether numbers may have a decimal comma: semicolons separate columns where the comma cannot."""
+        return self.mark == ";"
 
     def rows(self, wanted: Sequence[int], bad: BadRows) -> Iterator[Record]:
         """Yield the wanted columns of every row that has as many columns as the first."""
@@ -102,10 +121,12 @@ class SeparatedTable:
             if len(values) == width or (self.sts_benchmark and len(values) > width):
                 yield number, [values[at] for at in wanted]
             else:
-                report_width(bad, f"{self.name}:{number}", width, len(values), tabs=self.tabs)
+                hint = f"; {self.guess}" if self.guess not in ("", _SEMICOLONS) else ""
+                report_width(bad, f"{self.name}:{number}", width, len(values), SEPARATORS[self.mark], hint)
 
     def _records(self, bad: BadRows) -> Iterator[Record]:
-        return split_at_tabs(self.source, bad) if self.tabs else _parse_csv(self.source, bad)
+        records = split_at_tabs(self.source, bad) if self.mark == "\t" else _parse_csv(self.source, bad, self.mark)
+        return islice(records, int(bool(self.told)), None)
 
 
 class ParquetTable:
@@ -198,42 +219,71 @@ def _looks_tab_separated(source: Source) -> bool:
     return bool(tabs) and tabs[0] and sum(tabs) * 2 > len(tabs)
 
 
+def _told_mark(source: Source) -> str:
+    """Return the separator that a first line such as sep=; states; without one, an empty string."""
+    told = next((_TOLD.fullmatch(text) for _, text, _, _ in read_lines(source)), None)
+    return told[1] if told else ""
+
+
+def _contradiction(source: Source, told: str) -> InputError:
+    """Explain that the format that the user named reads another separator than the first line states."""
+    expected = SEPARATORS[MARKS[source.format]]
+    right = next(format for format, mark in MARKS.items() if mark == told)
+    return InputError(
+        f"expected columns separated by {expected}s ({source.format}), got a first line that states "
+        f"{SEPARATORS[told]}s ({source.label}:1). Write {right}:{source.given}, or delete that line."
+    )
+
+
+def _guess_mark(source: Source) -> tuple[str, str]:
+    """Return the separator that the first rows suggest, and what to say of it to the user.
+
+    Semicolons separate, as in spreadsheets where the comma is decimal, if most rows have as many as the first, and it
+    has names, or a column nothing but numbers where commas do not separate as evenly. Where all rows have as many and
+    nothing else tells, InputError asks.
+    """
+    if _looks_tab_separated(source):
+        return "\t", ""
+    rows, by_comma = (_first_rows(source, mark) for mark in ";,")
+    good = [row for row in rows if row is not None]
+    width = len(good[0]) if good else 0
+    alike = [row for row in good if len(row) == width]
+    used = width - all(not row[-1].strip() for row in alike)  # lines of code end in a semicolon
+    if used < 2 or 2 * len(alike) <= len(rows):
+        return ",", ""
+    if has_header(good, None) or differs_from_rows(alike):
+        return ";", _SEMICOLONS
+    widths = {0 if row is None else len(row) for row in by_comma}
+    if len(widths) == 1 and widths != {0} and not _are_spaced(by_comma):
+        return ",", ""  # commas separate as evenly
+    if any(None not in map(partial(to_number, comma=True), column) for column in zip(*alike[1:], strict=True)):
+        return ";", _SEMICOLONS
+    if len(rows) == 1 or _are_spaced([row[:used] for row in alike]):  # prose
+        return ",", ""
+    if len(alike) == len(rows):
+        raise InputError(
+            f"{source.label}: commas or semicolons could separate its columns, and nothing tells which. Write "
+            f"csv:{source.given} to read commas, scsv:{source.given} to read semicolons, or txt:{source.given} to read "
+            "every line as one text."
+        )
+    return ",", "most lines have equally many semicolons and are not split at them; scsv:NAME splits them"
+
+
+def _first_rows(source: Source, mark: str) -> _Rows:
+    """Return the first records, None for a bad one, without blank lines; commas inside numbers are points."""
+    lines = ((at, _DECIMALS.sub(r"\1.\2", text), fault, message) for at, text, fault, message in read_lines(source))
+    records = islice(_csv_records(lines, source.max_line_bytes, mark), SAMPLE)
+    return [values for _, values, _, _ in records if values is None or "".join(values).strip() or len(values) > 1]
+
+
+def _are_spaced(rows: _Rows) -> bool:
+    """Tell whether a space follows every mark, as in sentences."""
+    return all(value.startswith(" ") for row in rows if row is not None for value in row[1:])
+
+
 def _is_sts_benchmark(row: Sequence[object]) -> bool:
     numbers = [to_number(value) is not None for value in row[4:7]]
     return len(row) >= len(STS_BENCHMARK) and numbers == [True, False, False]
-
-
-def _has_header(first: Sequence[Sequence[object]], header: bool | None) -> bool:
-    """Tell whether the first row names the columns; only known names are evidence, or data would be lost."""
-    if header is not None or not first:
-        return bool(header) and bool(first)
-    names = [str(value).strip() for value in first[0]]
-    if len(known_texts([plain(name) for name in names])) > 1:
-        return True
-    others = [name for name in names if plain(name) not in KNOWN]
-    return len(others) < len(names) and all(_NAME.fullmatch(name) for name in others)
-
-
-def _differs_from_rows(first: Sequence[Sequence[object]]) -> bool:
-    """Tell whether the first row seems to be one of unknown names: short and distinct, above numbers or sentences."""
-    names, rows = [str(value).strip() for value in first[0]], [row for row in first[1:] if len(row) == len(first[0])]
-    if len(rows) < 2 or len({*names}) < len(names) or not all(_TITLE.fullmatch(name) for name in names):
-        return False
-    columns = [[str(value).strip() for value in column if str(value).strip()] for column in zip(*rows, strict=True)]
-    below_numbers = any(len(column) > 1 and all(to_number(value) is not None for value in column) for column in columns)
-    below_sentences = any(len(column) > 1 and all(map(is_sentence, column)) for column in columns)
-    return below_numbers or (below_sentences and all(_NAME.fullmatch(name) for name in names))
-
-
-def _warn_of_names(file: str, row: Sequence[object]) -> None:
-    """Warn if a first row that is read as text looks like column names."""
-    names = [str(value).strip() for value in row]
-    if all(name and _NAME.fullmatch(name) for name in names):
-        warnings.warn(
-            f"{file}: the first row ({', '.join(names)}) is read as text. If it names the columns, pass header=True "
-            "(--header).",
-            stacklevel=2,
-        )
 
 
 def good_lines(source: Source, bad: BadRows) -> Iterator[tuple[int, str]]:
@@ -251,16 +301,25 @@ def split_at_tabs(source: Source, bad: BadRows) -> Iterator[Record]:
         yield number, text.rstrip("\r\n").split("\t") if text.strip(" \r\n") else ()
 
 
-def report_width(bad: BadRows, where: str, expected: int, got: int, *, tabs: bool) -> None:
+def report_width(bad: BadRows, where: str, expected: int, got: int, separator: str, hint: str = "") -> None:
     """Report a row with the wrong number of columns."""
-    message = f"expected {expected} {'tab' if tabs else 'comma'}-separated columns, got {got}"
+    message = f"expected {expected} {separator}-separated columns, got {got}{hint}"
     bad.report(where, "wrong number of columns", message)
 
 
-def _parse_csv(source: Source, bad: BadRows) -> Iterator[Record]:
-    feed = _Feed(read_lines(source), source.max_line_bytes)
+def _parse_csv(source: Source, bad: BadRows, mark: str) -> Iterator[Record]:
+    for number, values, reason, message in _csv_records(read_lines(source), source.max_line_bytes, mark):
+        if values is None:
+            bad.report(f"{source.label}:{number}", reason, message)
+        else:
+            yield number, values if len(values) > 1 or "".join(values).strip() else ()
+
+
+def _csv_records(lines: Iterator[Line], limit: int, mark: str) -> Iterator[tuple[int, list[str] | None, str, str]]:
+    """Yield number and values of every record; of a bad one None, the reason and the message."""
+    feed = _Feed(lines, limit)
     csv.field_size_limit(max(LONGEST_FIELD, csv.field_size_limit()))  # the module's default is 131,072
-    reader = csv.reader(feed, strict=True)
+    reader = csv.reader(feed, delimiter=mark, strict=True)
     while True:
         feed.clear()
         values, problem = None, ("", "")
@@ -271,10 +330,7 @@ def _parse_csv(source: Source, bad: BadRows) -> Iterator[Record]:
         except csv.Error as error:
             problem = _explain(error)
         number, _, fault, message = next((line for line in feed.taken if line[2]), feed.taken[0])
-        if fault or values is None:
-            bad.report(f"{source.label}:{number}", *((fault, message) if fault else problem))
-        else:
-            yield number, values if len(values) > 1 or "".join(values).strip() else ()
+        yield (number, None, fault, message) if fault else (number, values, *problem)
         if values is None:
             feed.rewind()
 
@@ -376,6 +432,7 @@ READERS: dict[str, Callable[[Source, BadRows, bool | None], Table]] = {
     "txt": lambda source, bad, header: TextTable(source),
     "csv": SeparatedTable,
     "tsv": SeparatedTable,
+    "scsv": SeparatedTable,
     "jsonl": lambda source, bad, header: JsonTable(source, bad),
     "parquet": lambda source, bad, header: ParquetTable(source),
 }

@@ -266,7 +266,7 @@ def _read_values(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[o
     """Yield (line, [premise, hypothesis, label]) of every row that can be read."""
     if source.format == "tsv":
         return _read_tabs(source, bad)
-    if source.format not in ("csv", "jsonl"):
+    if source.format not in ("csv", "scsv", "jsonl"):
         raise InputError(f"expected inference data as .jsonl, .txt, .tsv or .csv, got {source.label}.")
     seen = BadRows(skip=bad.skip)  # the first rows are read twice, and counted once
     table = JsonTable(source, seen) if source.format == "jsonl" else SeparatedTable(source, seen, True)
@@ -282,7 +282,7 @@ def _read_tabs(source: Source, bad: BadRows) -> Iterator[tuple[int, Sequence[obj
         if max(wanted) < len(values) <= len(names):
             yield number, [values[at] for at in wanted]
         else:
-            report_width(bad, f"{source.label}:{number}", len(names), len(values), tabs=True)
+            report_width(bad, f"{source.label}:{number}", len(names), len(values), "tab")
 
 
 def _find_roles(names: Sequence[str], file: str) -> list[int]:

@@ -18,9 +18,11 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from twinpass.errors import InputError
+from twinpass.files import sha256
 from twinpass.registry import suggest
 
 FORMATS = ("txt", "csv", "tsv", "jsonl", "parquet")  # twinpass.text.formats has a reader for each
+FORMS = (*FORMATS, "scsv")  # that may stand before a name and a colon
 PACKINGS = (".gz", ".xz")
 EXPECTED = "Expected .txt, .csv, .tsv, .jsonl or .parquet, each also with .gz or .xz"
 BLOCK = 1 << 16
@@ -39,7 +41,9 @@ class Source:
     format: str
     packing: str = ""
     name: str = ""
+    given: str = ""  # what the user named, without a format: this file, its folder, a pattern or -
     max_line_bytes: int = MAX_LINE_BYTES
+    is_stated: bool = False  # whether the user wrote the format before the name
     keep: object = field(default=None, repr=False)  # a temporary folder, deleted when nothing refers to it
 
     @property
@@ -49,19 +53,20 @@ class Source:
 
 
 def find_sources(named: str, *, max_line_bytes: int = MAX_LINE_BYTES) -> list[Source]:
-    """Return the files that a name stands for, sorted; `csv:NAME` says which format they have."""
+    """Return the files that a name stands for, sorted; `csv:NAME` and `scsv:NAME` say which format they have."""
     format, rest = _split_format(named)
     if rest == "-":
         if sys.stdin is None:  # Python's value for a closed one
             raise InputError("standard input is closed, so there is nothing to read. Name a file, or pipe text in.")
-        return [copy_to_disk(Source(Path("-"), format or "txt", "", "stdin", max_line_bytes), sys.stdin.buffer)]
+        stdin = Source(Path("-"), format or "txt", "", "stdin", rest, max_line_bytes, bool(format))
+        return [copy_to_disk(stdin, sys.stdin.buffer)]
     paths = _find_files(format, rest)
     if not paths:
         if is_folder(rest):
             raise InputError(f"the folder {rest} has no file we can read. {EXPECTED}.")
         missing = f"no file matches {rest}." if glob.has_magic(rest) else f"no file {rest}.{_where_to_look(Path(rest))}"
         raise InputError(missing)
-    sources = [replace(_recognise(path, format), max_line_bytes=max_line_bytes) for path in paths]
+    sources = [replace(_recognise(path, format), given=rest, max_line_bytes=max_line_bytes) for path in paths]
     return [source if source.path.is_file() else copy_to_disk(source) for source in sources]
 
 
@@ -70,9 +75,15 @@ def input_files(named: str | os.PathLike[str]) -> list[Path]:
     return _find_files(*_split_format(os.fspath(named)))
 
 
+def content_of(named: str) -> list[str]:
+    """Return what tells a text apart wherever it lies: format, and each file's name and hash; the name of no file."""
+    files = input_files(named)
+    return [_split_format(named)[0], *(f"{path.name} {sha256(path)}" for path in files)] if files else [named]
+
+
 def _split_format(named: str) -> tuple[str, str]:
     format, _, rest = named.partition(":")
-    return ("", named) if format not in FORMATS or not rest or exists(named) else (format, rest)
+    return ("", named) if format not in FORMS or not rest or exists(named) else (format, rest)
 
 
 def _find_files(format: str, rest: str) -> list[Path]:
@@ -95,7 +106,7 @@ def _recognise(path: Path, format: str) -> Source:
     known, packing = format_of(path)
     if not (format or known):
         raise InputError(f"cannot tell the format of {path} from its name. {EXPECTED}; or name the format: txt:{path}")
-    return Source(path, format or known, packing)
+    return Source(path, format or known, packing, is_stated=bool(format))
 
 
 def format_of(path: Path) -> tuple[str, str]:
@@ -180,4 +191,4 @@ def copy_to_disk(source: Source, stream: BinaryIO | None = None) -> Source:
     path = Path(folder.name) / f"input.{source.format}"
     with reading(source), contextlib.ExitStack() as opened, path.open("wb") as copy:
         shutil.copyfileobj(stream or opened.enter_context(open_bytes(source)), copy, BLOCK)
-    return Source(path, source.format, "", source.label, source.max_line_bytes, folder)
+    return replace(source, path=path, packing="", name=source.label, keep=folder)

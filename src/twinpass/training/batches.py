@@ -25,6 +25,9 @@ class Schedule(Protocol):
     def per_epoch(self) -> int:
         """Number of batches in one epoch."""
 
+    def steps_in(self, epochs: int) -> int:
+        """Return the number of batches in some epochs."""
+
     def since(self, step: int, *, until: int) -> Iterator[tuple[int, Numbers]]:
         """Yield (step, rows) starting at a step."""
 
@@ -45,6 +48,10 @@ class Batches:
         # A last row alone would have no negatives, so it joins the previous batch.
         lonely = rest == 1 and whole > 0 and self.needs_negatives
         return whole + (rest > 0 and not lonely)
+
+    def steps_in(self, epochs: int) -> int:
+        """Return the number of batches in some epochs."""
+        return epochs * self.per_epoch
 
     def visited(self, steps: int) -> Numbers | None:
         """Return the rows that a run of this many steps uses, or None if it uses all of them."""
@@ -71,7 +78,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class ClassBatches(Batches):
-    """Batches in which every class has two rows or more; their sizes differ from `size` by two at most.
+    """Batches in which every class has two rows or more; their sizes differ from `size` by two at most, but the last's.
 
     A class's rows are shuffled and cut into twos (and a three where their number is odd), which are spread evenly over
     the epoch. A row whose class has no other is left out.
@@ -123,7 +130,12 @@ class MixedBatches:
     @property
     def per_epoch(self) -> int:
         """Number of batches until the first part has been seen once."""
-        return math.ceil(self.parts[0].per_epoch * sum(self.shares) / self.shares[0])
+        return self.steps_in(1)
+
+    def steps_in(self, epochs: int) -> int:
+        """Return the number of batches until the first part has been seen so often, the others' shares rounded once."""
+        own = epochs * self.parts[0].per_epoch
+        return sum(math.floor(own * share / self.shares[0] + Fraction(1, 2)) for share in self.shares)
 
     def since(self, step: int, *, until: int) -> Iterator[tuple[int, Numbers]]:
         """Yield (step, rows) starting at a step."""

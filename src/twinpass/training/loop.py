@@ -160,7 +160,7 @@ def _introduce(parts: Parts) -> Started:
         rows=method.examples,
         steps=parts.steps,
         first_step=parts.progress.step,
-        epochs=parts.steps / parts.batches.per_epoch,
+        epochs=parts.epoch(parts.steps),
         batch_size=min(method.per_step, method.examples),
         processes=parts.processes.count,
         parameters=sum(parameter.numel() for parameter in parts.names),
@@ -218,7 +218,7 @@ class Record:
         return Stepped(
             step=step,
             steps=parts.steps,
-            epoch=step / parts.batches.per_epoch,
+            epoch=parts.epoch(step),
             loss=outcome.loss,
             mlm_loss=outcome.mlm_loss,
             learning_rate=parts.optimizer.param_groups[0]["lr"],

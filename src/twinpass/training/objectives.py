@@ -17,6 +17,7 @@ from torch import Tensor
 
 from twinpass import equations
 from twinpass.config import Run
+from twinpass.display import counted
 from twinpass.errors import InputError
 from twinpass.text.rows import Rows
 from twinpass.text.views import VIEWS, View, shared_dropout
@@ -138,7 +139,7 @@ class Classes(Objective):
                 "has two rows: there is nothing to pull together and apart. Name the column of classes with label."
             )
         if alone := sum(size == 1 for size in sizes.values()):
-            self.notes.append(f"left out {alone:,} rows of {rows.source}: no other row has their class")
+            self.notes.append(f"left out {counted(alone, 'row')} of {rows.source}: no other row has the same class")
 
     @property
     def why(self) -> str:

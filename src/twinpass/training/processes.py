@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from twinpass.errors import TrainingError
+from twinpass.errors import OutOfMemory, TrainingError
 
 
 class Processes:
@@ -121,14 +121,14 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 @contextlib.contextmanager
 def explaining_memory(advice: Callable[[], str]) -> Iterator[None]:
-    """Turn torch's out-of-memory error into a TrainingError that says what needs less memory."""
+    """Turn torch's out-of-memory error into our own, which says what needs less memory."""
     from accelerate.utils.memory import should_reduce_batch_size
 
     try:
         yield
     except RuntimeError as error:
         if should_reduce_batch_size(error):
-            raise TrainingError(advice()) from error
+            raise OutOfMemory(advice()) from error
         raise
 
 

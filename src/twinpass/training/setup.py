@@ -71,6 +71,12 @@ class Parts:
         """The run, with what the text and the model decided."""
         return self.method.run
 
+    def epoch(self, step: int) -> float:
+        """Return after how many epochs a step is; the last step ends as many as the run asks for."""
+        if self.run.steps is None:
+            return self.run.epochs * step / self.steps
+        return step / self.batches.per_epoch
+
     @property
     def processes(self) -> Processes:
         """The processes that train together."""
@@ -109,7 +115,7 @@ def prepare(run: Run, *, rows: Given | None, encoder: Encoder | None, resume: bo
             method=method,
             output=output,
             batches=batches,
-            steps=run.steps or run.epochs * batches.per_epoch,
+            steps=run.steps or batches.steps_in(run.epochs),
             names=names,
             optimizer=method.make_optimizer(list(names)),
             progress=progress,

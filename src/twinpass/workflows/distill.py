@@ -270,7 +270,7 @@ def _task_names(tasks: str | Sequence[str] | None, data: object) -> list[str]:
 
 
 def _to_learn_from(corpus: Corpus | Iterable[str]) -> Callable[[], Iterable[str]]:
-    """Return a function that reads the texts; of built-in text, without those that the built-in evaluation asks for."""
+    """Return a function that reads the texts; of built-in text, without those that the built-in evaluation scores."""
     if not isinstance(corpus, Corpus):
         given = list(corpus)
         return lambda: given

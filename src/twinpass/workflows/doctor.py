@@ -23,7 +23,7 @@ ENABLES = {
     "hub": "data sets of the Hugging Face hub (hf:owner/name)",
     "augment": "synonyms of WordNet as positives (--positive synonym)",
     "serve": "the HTTP service (twinpass serve)",
-    "lora": "training small matrices beside a frozen encoder (--lora)",
+    "lora": "training low-rank adapters of a frozen encoder (--lora)",
     "onnx": "export to ONNX, for other software",
     "docs": "building the documentation as a site",
     "tensorboard": "the training log in TensorBoard (--tensorboard)",

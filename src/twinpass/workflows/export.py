@@ -28,7 +28,7 @@ from twinpass.encoder.card import (
 )
 from twinpass.encoder.encoder import Encoder, Vectors
 from twinpass.encoder.export import NEAR, how_far, make_graph, write_graph
-from twinpass.encoder.folder import FILE, GRAPH, TOKENIZER, save_exported
+from twinpass.encoder.folder import FILE, GRAPH, TOKENIZER, path_of, save_exported
 from twinpass.encoder.load import find_folder
 from twinpass.encoder.onnx import need_onnx, run_onnx, write_onnx
 from twinpass.errors import ConfigError, MissingExtra, ModelError, OutputError
@@ -138,7 +138,7 @@ def export(
 
 
 def _load(model: str | os.PathLike[str], target: Path, log: Log, loading: dict[str, Any]) -> Encoder:
-    folder = Path(model).expanduser()
+    folder = path_of(model)
     if folder.is_dir():
         refuse_own_input(target, [path for path in folder.iterdir() if path.is_file()])
     if (folder / "bilstm.json").is_file():
@@ -266,7 +266,7 @@ def _card(encoder: Encoder, folder: Path, target: str, to_hub: str | None, forma
 def _source_card(encoder: Encoder) -> tuple[Card, Base]:
     """Return the card of the model that is exported, or a new one, and the model it was made from."""
     base = describe_base(encoder.name)
-    folder = Path(encoder.name).expanduser()
+    folder = path_of(encoder.name)
     card = read_card(folder) if folder.is_dir() else None
     if card is None or not is_ours(card):
         about = f"A sentence encoder ({encoder.dimensions} dimensions, pooler `{encoder.pooler}`): `{encoder.name}`."
@@ -295,7 +295,7 @@ def upload(folder: Path, name: str, *, private: bool, overwrite: bool, kept: boo
             repo_id=name, folder_path=folder, commit_message=f"Model exported by twinpass {installed('twinpass')}"
         )
     except (HfHubHTTPError, HFValidationError, OSError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        reason = str(error).strip().splitlines()[0].rstrip(" .") if str(error).strip() else type(error).__name__
         here = f" The folder {folder} is complete." if kept else ""
         raise OutputError(
             f"{name} could not be uploaded to the hub: {reason}.{here} Check the network and the name, log in with "

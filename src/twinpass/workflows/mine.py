@@ -128,7 +128,7 @@ def mine(
 
     `output` is a .jsonl, .csv or .parquet file with anchor, positive and negative; with several negatives a list
     `negatives` (jsonl) or the columns negative_1, negative_2 ... An index is asked with its own model. `dev` leaves
-    out the built-in pairs that `train --dev docs:` asks for; `loading` are options of Encoder.load.
+    out the held-out pairs, on which `train --dev docs:` scores; `loading` are options of Encoder.load.
     """
     rules = Rules(negatives, *ranks, margin, relative_margin, min_score, max_score, choose).check()
     check_table(output)
@@ -311,7 +311,13 @@ def _read_pairs(
     else:
         name = os.fspath(data)
         names = [each.strip() for each in columns.split(",")] if isinstance(columns, str) else columns
-        corpus = open_corpus(data, columns=names, pairs=True, **reading)
+        corpus = open_corpus(data, columns=names, pairs=True, negatives=names is None, **reading)
+        if names is None and corpus.width > 2:
+            own = ",".join(corpus.columns[:2])
+            raise InputError(
+                f"{name} has hard negatives already ({', '.join(corpus.columns[2:])}). Name the query's and the "
+                f"positive's columns to mine again: --columns {own} (in Python: columns={own!r})."
+            )
         if corpus.width != 2:
             raise InputError(
                 f"{name} has {counted(corpus.width, 'text column')}; expected two, a query and its positive. Name them "

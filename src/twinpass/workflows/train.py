@@ -1,4 +1,4 @@
-"""Train with a dev set, without what it asks for, and with a report: the whole job behind `twinpass train`."""
+"""Train with a dev set, without the rows it is made of, and with a report: the whole job behind `twinpass train`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from twinpass.config import Run, parts_of
-from twinpass.errors import InputError
+from twinpass.errors import ConfigError, InputError
 from twinpass.progress import Log, ignore
 from twinpass.workflows.dev import is_built_in, open_dev, rows_to_learn_from
 
@@ -49,6 +49,8 @@ def train(
     from twinpass.training.loop import train as run_training
 
     run.check()
+    if run.keep_start and run.dev is None and evaluate is None:
+        raise ConfigError("keep_start needs a dev set (--dev): without scores, the last model is kept. Add one.")
     if evaluate is None and run.dev is not None:
         dev = open_dev(run.dev)
         evaluate = dev
@@ -60,7 +62,7 @@ def train(
                 dev_set = run.dev if run.dev is not None and is_built_in(run.dev) else data
                 kept = rows_to_learn_from(data, dev=dev_set, columns=part.run.columns) or []
                 held_out[data] = InMemory(kept, source=data)
-                log(f"{len(kept):,} rows of {data} are for training; what {dev_set} asks for is held out")
+                log(f"{len(kept):,} rows of {data} are for training; those that {dev_set} is made of are held out")
         rows = held_out or None
     result = run_training(
         run, rows=rows, encoder=encoder, evaluate=evaluate, on_event=on_event, resume=resume, overwrite=overwrite
@@ -94,12 +96,12 @@ def _write_report(run: Run, result: Result, command: str | None) -> None:
         folders={result.output.name: result.output},
         protocol=result.protocol or None,
         scores={name: scores for name, scores in result.stages.items() if scores},
-        more=[provenance_section(command, fingerprints=_ingredients(run, result), facts=plain(result.provenance))],
+        more=[provenance_section(command, fingerprints=made_from(result), facts=plain(result.provenance))],
     )
 
 
-def _ingredients(run: Run, result: Result) -> list[MadeFrom]:
-    """Return the training text and the weights, with their fingerprints."""
+def made_from(result: Result) -> list[MadeFrom]:
+    """Return a run's training text and weights, with their fingerprints."""
     from twinpass.files import sha256
 
     texts = [("data", each["source"], each["fingerprint"]) for each in result.provenance["data"]]

@@ -390,6 +390,7 @@ def test_labels_come_in_the_spellings_of_the_releases(models, tmp_path) -> None:
         ("declutr", SENTENCES, {"max_tokens": 30}, r"12 lines hold \d+ tokens, and a document holds 112"),
         ("ct", SENTENCES, {"steps": 0}, "steps must be 1 or more"),
         ("ct", SENTENCES, {"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ("esimcse", SENTENCES, {"queue": float("inf")}, "queue must be a finite number"),
         ("ct", SENTENCES, {"max_tokens": 2}, "max_tokens must be 3 or more"),
         ("ct", SENTENCES, {"output": ""}, "needs an output folder"),
     ],

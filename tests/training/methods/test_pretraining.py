@@ -130,5 +130,5 @@ def test_sizes_that_cannot_be_are_refused(name: str, tmp_path: Path) -> None:
 
 def test_sizes_have_defaults_and_only_mlm_starts_from_nothing(tmp_path: Path) -> None:
     assert new_model("new:") == {"layers": 6, "width": 256, "vocabulary": 8_000}
-    with pytest.raises(ConfigError, match="only the method mlm"):
+    with pytest.raises(ConfigError, match="pretrain it with the method mlm"):
         Run(model="new:", output=str(tmp_path)).check()

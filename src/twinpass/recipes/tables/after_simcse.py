@@ -7,11 +7,13 @@ quoted by others and not checked against the paper.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from twinpass.config import Run
-from twinpass.recipes.recipe import ModelSpec, Recipe, Row, Trained, one_model
+from twinpass.recipes.model_specs import ModelSpec, Trained
+from twinpass.recipes.recipe import Recipe, Row, one_model
 from twinpass.recipes.scales import BERT, BERT_LARGE, Scale
 from twinpass.recipes.tables.shared import SIMCSE, STS_COLUMNS, preset
 
@@ -30,6 +32,12 @@ class Ranked(Trained):
         """Return the teachers at a scale."""
         return [each for each in (self.of, self.second) if each is not None and scale.runs(each.encoder)]
 
+    def parts(self) -> Iterator[ModelSpec]:
+        """Yield the model, then its teachers and what they are made from."""
+        yield from super().parts()
+        if self.second is not None:
+            yield from self.second.parts()
+
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
         """Return its run, the hash of its corpus, and its teachers."""
         teachers = [teacher.description(lab, seed) for teacher in self.teachers(lab.scale)]
@@ -38,8 +46,8 @@ class Ranked(Trained):
     def source(self, lab: Lab, seed: int) -> str:
         """Train the teachers, and then the model."""
         names = ",".join(teacher.source(lab, seed) for teacher in self.teachers(lab.scale))
-        dev = None if lab.scale.own_encoder and lab.scale.evaluations == 1 else lab.dev
-        return lab.train(self.key(lab, seed), self.run_in(lab, seed).replace(teacher=names), dev=dev)
+        run = self.run_in(lab, seed).replace(teacher=names)
+        return lab.train(self.key(lab, seed), run, dev=self.dev(lab, run))
 
 
 def _built_on_simcse(method: str) -> Trained:

@@ -14,7 +14,8 @@ from twinpass.config import UNSUP, Run
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.dimensions import shorten
 from twinpass.files import sha256, writing_folder
-from twinpass.recipes.recipe import Baseline, ModelSpec, Pooled, Recipe, Trained, one_model, supervised
+from twinpass.recipes.model_specs import Baseline, ModelSpec, Pooled, Trained, supervised
+from twinpass.recipes.recipe import Recipe, one_model
 from twinpass.recipes.scales import BERT, Scale
 from twinpass.recipes.tables.shared import BERT_FIRST_LAST, CONTRADICTIONS, NLI_AND_WIKI, SIMCSE, SUP_SIMCSE
 

@@ -1,6 +1,7 @@
 """Table 1: discrete augmentations against dropout alone."""
 
-from twinpass.recipes.recipe import Recipe, Row, one_model, unsupervised
+from twinpass.recipes.model_specs import unsupervised
+from twinpass.recipes.recipe import Recipe, Row, one_model
 from twinpass.recipes.tables.shared import DELETE_ONE, SIMCSE
 
 

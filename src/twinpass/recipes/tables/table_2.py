@@ -1,13 +1,14 @@
 """Table 2: unsupervised objectives, with one encoder and with two."""
 
-from twinpass.recipes.recipe import Recipe, Row, Trained, unsupervised
+from twinpass.recipes.model_specs import Trained, unsupervised
+from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.tables.shared import DELETE_ONE, NEXT_3, SIMCSE
 
 NEXT_1 = unsupervised("wiki-documents", positive="next:1", view="pairs")
 
 
 def _both(key: str, label: str, one: Trained, *paper: float) -> Row:
-    two = one.changed(dual_encoder=True, track_geometry=None)
+    two = one.changed(dual_encoder=True)
     return Row(key=key, label=label, models={"one": one, "two": two}, paper=paper)
 
 

@@ -6,7 +6,8 @@ equally many pairs, so one run fills both columns.
 
 from dataclasses import replace
 
-from twinpass.recipes.recipe import Recipe, Row, Trained, supervised
+from twinpass.recipes.model_specs import Trained, supervised
+from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.tables.shared import SIMCSE
 
 SAMPLE = 134_000
@@ -36,6 +37,6 @@ RECIPE = Recipe(
         _pairs("contradiction", "NLI contradiction (314k)", "nli-contradiction", 77.5, 77.6),
         _pairs("all", "NLI all (942k)", "nli-all", 81.7, 81.9),
         _full("hard-negatives", "NLI entailment + hard neg.", supervised(), 86.2),
-        _full("anli", "  + ANLI (52k)", supervised("nli-triplets-anli"), 85.0),
+        _full("anli", "NLI entailment + hard neg. + ANLI (52k)", supervised("nli-triplets-anli"), 85.0),
     ),
 )

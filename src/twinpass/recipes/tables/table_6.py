@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from twinpass.recipes.recipe import Recipe, Row, supervised, unsupervised
+from twinpass.recipes.model_specs import supervised, unsupervised
+from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.tables.shared import SIMCSE
 
 

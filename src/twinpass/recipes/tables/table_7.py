@@ -1,6 +1,7 @@
 """Table 7: hard negatives and their weight (Eq. 8)."""
 
-from twinpass.recipes.recipe import Recipe, one_model, supervised
+from twinpass.recipes.model_specs import supervised
+from twinpass.recipes.recipe import Recipe, one_model
 
 RECIPE = Recipe(
     name="table-7",

@@ -1,12 +1,19 @@
 """Table A.1: batch sizes and learning rates by grid search on STS-B's development set (Appendix A)."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from twinpass.recipes.recipe import Recipe, Row, one_model
 from twinpass.recipes.scales import BERT, BERT_LARGE, ROBERTA, ROBERTA_LARGE
 from twinpass.recipes.tables.shared import preset
 
 GRID = {"batch_size": (64, 128, 256, 512), "learning_rate": (1e-5, 3e-5, 5e-5)}
+
+
+def setting_name(values: Mapping[str, Any]) -> str:
+    """Return how messages name a setting of the grid."""
+    return f"batch {values['batch_size']}, rate {values['learning_rate']:g}"
 
 
 def _searched(name: str, label: str, encoder: str, *paper: float) -> Row:
@@ -31,5 +38,6 @@ RECIPE = Recipe(
         _searched("sup-large", "Sup. RoBERTa large", ROBERTA_LARGE, 512, 1e-5),
     ),
     figure="none",
+    counts=True,
     trainings_per_model=math.prod(map(len, GRID.values())),
 )

@@ -1,6 +1,7 @@
 """Table B.2: one model by two protocols, beside what its authors printed."""
 
-from twinpass.recipes.recipe import ALL, Fitted, ModelSpec, Recipe, Row, quoted
+from twinpass.recipes.model_specs import Fitted, ModelSpec
+from twinpass.recipes.recipe import ALL, Recipe, Row, quoted
 from twinpass.recipes.tables.shared import BERT_FIRST_LAST, SBERT, STS_COLUMNS, printed
 
 _MEASURES = {"all": "sts", "wmean": "sts-wmean"}

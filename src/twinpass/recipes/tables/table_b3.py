@@ -1,6 +1,7 @@
 """Table B.3: the seven STS tasks with subsets weighted by size."""
 
-from twinpass.recipes.recipe import ModelSpec, Recipe, Row, one_model
+from twinpass.recipes.model_specs import ModelSpec
+from twinpass.recipes.recipe import Recipe, Row, one_model
 from twinpass.recipes.tables.shared import (
     BERT_FIRST_LAST,
     SBERT_FIRST_LAST,
@@ -16,7 +17,7 @@ _SOURCE = "Li et al., 2020; Su et al., 2021"
 
 def _family(key: str, label: str, of: ModelSpec) -> tuple[Row, ...]:
     raw = one_model(key, f"{label} (first-last avg.)", of, source=_SOURCE)
-    return (raw, *four_layers(key, "  + {}", of, source=_SOURCE))
+    return (raw, *four_layers(key, f"{label} + {{}}", of, source=_SOURCE))
 
 
 RECIPE = Recipe(

@@ -13,7 +13,7 @@ _LAYERS = printed(
 # pooler, so that row has none.
 _BERT = replace(one_model("bert", "BERT (first-last avg.)", BERT_FIRST_LAST), extra=True)
 _TABLE_5_SBERT = next(row for row in TABLE_5.rows if row.key == "sup/sbert")
-_SBERT = replace(_TABLE_5_SBERT, key="sbert", label="SBERT", source="", extra=True)
+_SBERT = replace(_TABLE_5_SBERT, key="sbert", label="SBERT (numbers of Table 5)", source="", extra=True)
 
 RECIPE = Recipe(
     name="table-c1",

@@ -1,6 +1,7 @@
 """Table D.1: the dot product, and the cosine at several temperatures."""
 
-from twinpass.recipes.recipe import Recipe, one_model, supervised
+from twinpass.recipes.model_specs import supervised
+from twinpass.recipes.recipe import Recipe, one_model
 
 RECIPE = Recipe(
     name="table-d1",

@@ -1,6 +1,7 @@
 """Table D.2: the masked-language-model loss beside the contrastive one."""
 
-from twinpass.recipes.recipe import Recipe, one_model, supervised
+from twinpass.recipes.model_specs import supervised
+from twinpass.recipes.recipe import Recipe, one_model
 
 RECIPE = Recipe(
     name="table-d2",

@@ -18,7 +18,7 @@ from twinpass.search.filters import Filter, Where, parse
 from twinpass.search.index import Index
 from twinpass.search.manifest import Manifest
 from twinpass.search.results import Added, Hit, Id, Info
-from twinpass.search.searching import DENSE, check_mode
+from twinpass.search.searching import DENSE, check_least, check_mode
 from twinpass.search.segment import Block, Ids, check_vectors, digest_of
 from twinpass.search.verify import DAMAGED, OK, Verdict, Verification
 from twinpass.search.writer import check_kind, peek
@@ -180,6 +180,7 @@ class MilvusIndex(Index):
         if mode != DENSE:
             check_mode(mode)
             raise ConfigError(f"an index on Milvus is searched by vectors only, not by {mode}. Keep it in a folder.")
+        check_least(min_score)
         queries = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
         self.refresh()
         check_vectors(queries, dimensions=self.dimensions)

@@ -35,7 +35,7 @@ async function introduce() {
   const line = find("#served");
   try {
     const [name, info] = [await modelName(), await indexInfo()];
-    line.textContent = info === null ? `${name} · no index` : `${name} · ${count(info.count)} texts`;
+    line.textContent = info === null ? `${name} · no index` : `${name} · ${count(info.rows)} texts`;
     document.title = `twinpass: ${name}`;
   } catch {
     line.textContent = "not connected"; // the visible panel shows the error

@@ -34,7 +34,7 @@ export const showCorpus = latest(async (signal) => {
     if (signal.aborted) return;
     measured = found;
     show(info);
-    status.say(`Measured on ${count(found.sample)} of ${count(info.count)} texts.`);
+    status.say(`Measured on ${count(found.sample)} of ${count(info.rows)} texts.`);
   } catch (error) {
     if (!signal.aborted) status.fail(error, showCorpus);
   }
@@ -44,7 +44,7 @@ function show(info) {
   const distinct = info.distinct === null ? "" : `${count(info.distinct)} distinct, `; // Milvus does not count them
   portrait.replaceChildren(
     make("dl", { class: "tiles" },
-      tile("Texts", count(info.count), `${distinct}${info.dimensions} dimensions each`),
+      tile("Texts", count(info.rows), `${distinct}${info.dimensions} dimensions each`),
       tile("Uniformity", decimal(measured.uniformity, 3), "how evenly the vectors cover the sphere; lower is better"),
       tile("Alignment", measured.alignment === null ? "–" : decimal(measured.alignment, 3),
         measured.alignment === null ? "needs pairs with the same meaning" : "how close texts with the same meaning are; lower is better"),

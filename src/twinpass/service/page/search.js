@@ -76,7 +76,7 @@ async function hasIndex() {
     offerFilter(info?.columns ?? []);
     idColumn = info?.id_column ?? null;
     if (info === null) explainNoIndex(find(".empty", panel), await modelName());
-    else invitation = `Search ${count(info.count)} texts.`;
+    else invitation = `Search ${count(info.rows)} texts.`;
     return info !== null;
   } catch (error) {
     status.fail(error, () => { status.say(""); resumeSearch(); });

@@ -34,7 +34,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.errors import ConfigError
 from twinpass.training.chunked import cut_chunks
 from twinpass.training.method import METHODS, Numbers, Start
-from twinpass.training.methods.mlm import MaskedLanguageModel, hash_weights, trust_of
+from twinpass.training.methods.mlm import MaskedLanguageModel, trust_of, weights_of
 from twinpass.training.methods.simcse import OfSentences
 
 Row = NDArray[np.int64]
@@ -53,7 +53,7 @@ class DiffCSE(OfSentences):
         run, given = self.run, start.encoder
         name = run.generator or (run.model if given is None else given.name)
         self.generator = load_generator(name, self.encoder, run)
-        self.begins_with("generator", name, hashlib.sha256(hash_weights(name, **trust_of(run)).encode()))
+        self.begins_with("generator", name, hashlib.sha256(weights_of(name, **trust_of(run)).encode()))
         width = self.encoder.dimensions
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(run.seed)

@@ -56,7 +56,7 @@ class Distillation(Method):
         total = count_rows(self.rows) if run.steps is not None else None
         held = self.batches(total).visited(run.steps) if run.steps is not None and total else None
         self.data = read_data(self.rows, self.tokenizer(student), total=total, held=held)
-        steps = run.steps or run.epochs * self.batches(self.examples).per_epoch
+        steps = run.steps or self.batches(self.examples).steps_in(run.epochs)
         looks = steps * min(self.per_step, self.examples)
         self.targets = Targets(teacher, self.data, self.processes, looks=looks)
 

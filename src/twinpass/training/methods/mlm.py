@@ -11,7 +11,6 @@ is not the original. Words beyond what the model reads stay as they are.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,11 +24,10 @@ from torch.nn.functional import cross_entropy
 
 from twinpass.config import Run
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.folder import inside, read_foreign_settings, read_settings
+from twinpass.encoder.folder import hash_weights, transformer_home
 from twinpass.encoder.load import find_folder
 from twinpass.encoder.parts import quiet
 from twinpass.errors import ConfigError, ModelError
-from twinpass.files import sha256
 from twinpass.text.augment import Hidden, hide
 from twinpass.text.batch import cut
 from twinpass.text.views import Place, PositiveMaker
@@ -196,9 +194,7 @@ def trust_of(run: Run) -> dict[str, bool]:
 
 def transformer_folder(model: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> Path:
     """Return the folder of a model's transformer, which may be inside the model's folder."""
-    folder = find_folder(model, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
-    settings = read_settings(folder) or read_foreign_settings(folder)
-    return folder if settings is None else inside(folder, settings.transformer)
+    return transformer_home(find_folder(model, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code))
 
 
 def masked_words(name: str, percent: int, run: Run, model: str, device: torch.device) -> PositiveMaker:
@@ -213,14 +209,13 @@ def masked_words(name: str, percent: int, run: Run, model: str, device: torch.de
         return WordReplacer(mlm, percent=percent, max_tokens=2 * run.max_tokens)
 
     # A run is resumed with the same guesses or not at all.
-    return PositiveMaker(name, load, fingerprint=lambda: hash_weights(model, **trust))
+    return PositiveMaker(name, load, fingerprint=lambda: weights_of(model, **trust))
 
 
-def hash_weights(model: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> str:
+def weights_of(model: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> str:
     """Return a SHA-256 of the weights of a model's transformer and its head."""
     folder = transformer_folder(model, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
-    files = sorted((*folder.glob("*.safetensors"), *folder.glob("pytorch_model*.bin")))
-    return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+    return hash_weights(folder)
 
 
 class WordReplacer:

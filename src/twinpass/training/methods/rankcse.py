@@ -42,7 +42,7 @@ class RankCSE(OfSentences):
         names = teacher_names(run.teacher)
         self.objective = f"RankCSE (Liu et al.): the ranking of {' and '.join(names)} by {run.ranking}"
         self.weights = [1.0] if len(names) == 1 else [run.teacher_share, 1 - run.teacher_share]
-        looks = (run.steps or run.epochs * self.schedule().per_epoch) * min(self.per_step, self.examples)
+        looks = (run.steps or self.schedule().steps_in(run.epochs)) * min(self.per_step, self.examples)
         self.targets = []
         digest = hashlib.sha256()
         for teacher in map(self._load_teacher, names):

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from twinpass.config import Run
+from twinpass.display import counted
 from twinpass.encoder.encoder import Encoder
-from twinpass.encoder.folder import read_foreign_settings, read_settings
+from twinpass.encoder.folder import read_settings
 from twinpass.encoder.load import find_folder, released_settings
 from twinpass.encoder.lora import find_base
 from twinpass.errors import ConfigError
@@ -29,7 +30,7 @@ from twinpass.training.chunked import Ids
 from twinpass.training.data import Sentences, Tokenize, TrainingData, read_data
 from twinpass.training.matryoshka import over_prefixes
 from twinpass.training.method import METHODS, Method, Numbers, Outcome, Start
-from twinpass.training.methods.mlm import hash_weights, load_mlm, masked_words, trust_of
+from twinpass.training.methods.mlm import load_mlm, masked_words, trust_of, weights_of
 from twinpass.training.mixture import Mixture, parts_in
 from twinpass.training.objectives import Contrastive, Lesson, contrastive_loss, make_objective
 
@@ -61,7 +62,7 @@ class SimCSE(Method):
         if run.lora is not None:  # checkpoints hold its matrices only
             base = self.encoders[0].settings.base
             folder = str(find_base(base, folder=Path(run.output)))
-            self.begins_with("model", base, hashlib.sha256(hash_weights(folder, **trust_of(run)).encode()))
+            self.begins_with("model", base, hashlib.sha256(weights_of(folder, **trust_of(run)).encode()))
         self.mlm = None
         if run.mlm_weight:
             self.mlm = load_mlm(self.encoders[0], run, rate=run.mlm_rate, resumed=start.checkpoint is not None)
@@ -119,14 +120,25 @@ class SimCSE(Method):
     def read_used(self, tokenize: Tokenize) -> None:
         """Tokenise the rows; where few steps are asked for, only those that they use."""
         steps = self.run.steps
-        turns = None if steps is None else np.bincount(whose_turn(self.shares, steps), minlength=len(self.parts))
-        for place, part in enumerate(self.parts):
-            if turns is not None and not turns[place]:
-                raise ConfigError(
-                    f"{part.rows.source} has no turn in {steps} step(s). Train for more steps, give it a larger share, "
-                    "or leave it out."
-                )
-            part.read(tokenize, steps=None if turns is None else int(turns[place]))
+        if steps is not None:
+            turns = self._turns(steps)
+            for part, own in zip(self.parts, turns, strict=True):
+                part.read(tokenize, steps=own)
+            return
+        for part in self.parts:
+            part.read(tokenize, steps=None)
+        if len(self.parts) > 1:
+            self._turns(self.schedule().steps_in(self.run.epochs))
+
+    def _turns(self, steps: int) -> list[int]:
+        """Return how many of the steps each part has; a part without one is refused."""
+        turns: list[int] = np.bincount(whose_turn(self.shares, steps), minlength=len(self.parts)).tolist()
+        if 0 in turns:
+            raise ConfigError(
+                f"{self.parts[turns.index(0)].name} has no turn in {counted(steps, 'step')}. Train for longer, "
+                "give it a larger share, or leave it out."
+            )
+        return turns
 
     def schedule(self) -> Schedule:
         """Return the batches of the run; the parts of a mixture take turns."""
@@ -249,7 +261,7 @@ def _pooler(run: Run) -> str | None:
     if run.pooler is not None:
         return run.pooler
     folder = find_folder(run.model, trust_pickle=run.trust_pickle, trust_remote_code=run.trust_remote_code)
-    if read_settings(folder) or read_foreign_settings(folder) or released_settings(run.model):
+    if read_settings(folder) or released_settings(run.model):
         return None
     supervised = run.view in ("pairs", "triplets", "classes", "scores") and run.positive is None
     return "cls_mlp" if supervised else "cls_mlp_train"

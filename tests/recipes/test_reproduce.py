@@ -1052,6 +1052,35 @@ def test_a_row_goes_on_with_the_seeds_that_no_other_process_trains(lab, monkeypa
     assert [row.cells["stsb"].ours for row in outcome.rows] == [(1.0, 1.0)] * 2
 
 
+def test_a_table_whose_last_rows_another_process_works_on_comes_after_the_next_table(lab, monkeypatch):
+    tried, order = [], []
+
+    def measure(lab, model, seed):
+        name = model.run.hard_negative_weight, model.corpus
+        tried.append(name)
+        if name == (2.0, "nli-triplets") and not lab.store.waits:
+            raise Busy("another process")
+        if name == (0.5, "nli-triplets"):  # a failure is not tried again in the second turn
+            raise TrainingError("the loss is nan")
+        return Found({"stsb": 1.0})
+
+    monkeypatch.setitem(MEASURES, "stsb-dev", measure)
+    found = reproduce(
+        "table-7",
+        "table-3",
+        scale="smoke",
+        data=lab.data,
+        encoder=lab.encoder,
+        output=lab.output,
+        device="cpu",
+        on_outcome=lambda outcome: order.append(outcome.recipe.name),
+    )
+    assert order == ["table-3", "table-7"] and [each.recipe.name for each in found.outcomes] == ["table-7", "table-3"]
+    assert tried.count((0.5, "nli-triplets")) == 1 and tried.count((1.0, "nli-triplets-both")) == 1
+    assert tried[-1] == (2.0, "nli-triplets")
+    assert [bool(row.cells["stsb"].ours) for row in found["table-7"].rows] == [True, False, True, True, True]
+
+
 def test_a_report_says_of_which_seed_a_figure_is_and_names_no_seeds_where_nothing_is_random(lab):
     several = run_recipe(cut(load_recipes()["figure-g1"], 1), lab, seeds=[1, 2]).notes()
     assert not any("of seed" in note or "seeds" in note for note in several), "Avg. BERT is not trained"

@@ -110,7 +110,7 @@ def reproduce(
     size = size if steps is None else size.of_steps(steps)
     size = size if track is None else size.tracking(track)
     generated = data is None
-    count = size.seeds if seeds is None else seeds
+    used = range(seed, seed + (size.seeds if seeds is None else seeds))
     data, encoder = _inputs(size, None if data is None else Path(data), encoder, Path(output), released=released)
     lab = Lab(
         scale=size,
@@ -125,23 +125,28 @@ def reproduce(
         log=log,
         on_event=lambda event: _log_training(event, log),
     )
-    outcomes = []
-    for recipe in chosen:
+    rows: dict[str, dict[str, RowOutcome]] = {recipe.name: {} for recipe in chosen}
+    outcomes: dict[str, Outcome] = {}
+
+    def run(recipe: Recipe) -> None:
         with warnings.catch_warnings():
             if generated:  # the user knows that this is not the real data
                 warnings.filterwarnings("ignore", message=".*is not SentEval's copy")
-            outcome = run_recipe(recipe, lab, seeds=range(seed, seed + count), progress=progress)
-        outcomes.append(outcome)
+            outcome = run_recipe(recipe, lab, seeds=used, done=rows[recipe.name], progress=progress)
+        outcomes[recipe.name] = outcome
         if not outcome.is_measured:  # a table of dashes must not overwrite an earlier report
             log(f"{recipe.name}: no row could be measured, so no report is written")
-            continue
+            return
         log(f"{recipe.name}: written to {write_report(outcome, lab.reports)[0]} and beside it")
         if on_outcome is not None:
             on_outcome(outcome)
-    if not any(outcome.is_measured for outcome in outcomes):
-        notes = [row.note for outcome in outcomes for row in outcome.rows if row.note]
+
+    # Other processes may work on the last rows of a table: its turn comes again after the other tables.
+    lab.store.share(chosen, run, log=log)
+    if not any(outcome.is_measured for outcome in outcomes.values()):
+        notes = [row.note for outcome in outcomes.values() for row in outcome.rows if row.note]
         raise InputError(f"no row could be measured. {notes[0] if notes else ''}".strip())
-    return Reproduction(tuple(outcomes))
+    return Reproduction(tuple(outcomes[recipe.name] for recipe in chosen))
 
 
 def _inputs(
@@ -173,9 +178,17 @@ def _log_training(event: object, log: Log) -> None:
         log(f"  step {event.step} of {event.steps}: loss {event.loss:.4f}, {speed}{left}")
 
 
-def run_recipe(recipe: Recipe, lab: Lab, *, seeds: Sequence[int], progress: Progress = silent) -> Outcome:
-    """Measure every row that the lab's scale and data allow."""
-    rows = _run_rows(recipe, lab, seeds, progress)
+def run_recipe(
+    recipe: Recipe,
+    lab: Lab,
+    *,
+    seeds: Sequence[int],
+    done: dict[str, RowOutcome] | None = None,
+    progress: Progress = silent,
+) -> Outcome:
+    """Measure every row that the lab's scale and data allow, but for those in `done`, which gains the others."""
+    rows = {} if done is None else done
+    _run_rows(recipe, lab, seeds, rows, progress)
     options = {
         "recipe": recipe.name,
         "scale": describe(lab.scale),
@@ -218,10 +231,10 @@ def _evaluation_files(recipe: Recipe, lab: Lab) -> dict[str, str]:
     return found
 
 
-def _run_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int], progress: Progress) -> dict[str, RowOutcome]:
+def _run_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int], found: dict[str, RowOutcome], progress: Progress) -> None:
     """Measure rows in their order; those that another process works on come last, when it may be done with them."""
-    found: dict[str, RowOutcome] = {}
-    with progress(f"rows of {recipe.name}", total=len(recipe.rows)) as advance:
+    left = [(place, row) for place, row in enumerate(recipe.rows, start=1) if row.key not in found]
+    with progress(f"rows of {recipe.name}", total=len(left)) as advance:
 
         def run(numbered: tuple[int, Row]) -> None:
             place, row = numbered
@@ -229,8 +242,7 @@ def _run_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int], progress: Progress
             found[row.key] = _run_row(recipe, row, lab, seeds)
             advance(1)
 
-        lab.store.share(enumerate(recipe.rows, start=1), run, log=lab.log)
-    return found
+        lab.store.share(left, run, log=lab.log)
 
 
 def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> RowOutcome:

@@ -24,7 +24,7 @@ from twinpass.recipes.lab import Lab
 from twinpass.recipes.measures import MEASURES, Found
 from twinpass.recipes.model_specs import Baseline, Fitted, Pooled, Raw, supervised, unsupervised
 from twinpass.recipes.recipe import ALL, Recipe, one_model, quoted
-from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, order_agreement, ours, write_report
+from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, order_agreement, ours, searched, write_report
 from twinpass.recipes.reproduce import estimate, list_recipes, reproduce, run_recipe
 from twinpass.recipes.scales import PAPER, SMALL, SMOKE
 from twinpass.recipes.smoke_data import make_data
@@ -1026,12 +1026,28 @@ def test_a_setting_that_diverges_has_no_score_and_one_too_large_for_the_memory_i
     assert search(lab, [1]).more[ALL][0]["grid"] == grid and not tried, "divergence is a result, which is kept"
 
 
+def test_a_search_is_drawn_with_a_line_for_each_batch_size(lab, monkeypatch):
+    def score(batch, rate, seed):
+        if batch == 512:
+            raise TrainingError("the loss is nan")
+        return batch + 1e6 * rate + seed
+
+    settings_of(monkeypatch, score)
+    (panel,) = draw(run_recipe(cut(load_recipes()["table-a1"], 1), lab, seeds=[1, 3])).axes
+    assert panel.get_title(loc="left") == "Unsup. BERT base"
+    drawn = {each.get_label(): [*each[0].get_ydata()] for each in panel.containers}
+    assert drawn["batch 64"] == pytest.approx([76, 96, 116]) and drawn["batch 512"] == []
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["1e-05", "3e-05", "5e-05"]
+    assert panel.get_xlabel() == "learning rate"
+
+
 def test_no_setting_is_best_where_all_failed(lab, monkeypatch):
     def score(*setting):
         raise TrainingError("the loss is nan")
 
     settings_of(monkeypatch, score)
     row = search(lab, [1, 2])
+    assert all(not cell.ours for cell in searched(row).values())
     assert math.isnan(row.cells["batch_size"].mean) and number(row.cells["batch_size"].mean) == "-"
 
 

@@ -1,7 +1,8 @@
 """The figures of an analysis: geometry (Figure 3), spectrum (F.1), densities (G.1), map, bound (section 5).
 
-`*_figure` takes what was measured and returns a Drawing with its caption. `draw_geometry`, `draw_spectra` and
-`draw_densities` take plain numbers and a theme, and draw the same figures from numbers that were kept.
+`*_figure` takes what was measured and returns a Drawing with its caption. `draw_geometry`, `draw_spectra`,
+`draw_densities` and `draw_settings` take plain numbers and a theme, and draw the same figures from numbers that were
+kept.
 """
 
 from __future__ import annotations
@@ -319,3 +320,20 @@ def _draw_shares(axes: Axes, models: Sequence[Measures], rows: list[int], theme:
     tips = [f"{each.name}: λ₁ is {v:.2f} % of the trace" for each, v in zip(models, shares, strict=True)]
     add_hover(axes, shares, rows, tips)
     axes.set_xlabel("$\\lambda_1(WW^T)$, % of trace")
+
+
+def draw_settings(
+    axes: Axes, lines: Mapping[str, Mapping[int, tuple[float, float]]], ticks: Sequence[str], theme: Theme
+) -> None:
+    """Draw a search: one line for each label, with a score and its deviation over seeds at the places it has."""
+    for number, (label, found) in enumerate(lines.items()):
+        axes.errorbar(
+            list(found),
+            [score for score, _ in found.values()],
+            yerr=[deviation for _, deviation in found.values()],
+            marker=MARKERS[number % len(MARKERS)],
+            markersize=4,
+            label=label,
+            **line(theme, number),
+        )
+    axes.set_xticks(range(len(ticks)), ticks)

@@ -10,18 +10,19 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from twinpass.analysis.drawing import COLUMN, MARKERS, Drawing, Theme, legend, or_nan, panels
-from twinpass.analysis.figures import AVERAGE, Point, draw_densities, draw_geometry, draw_spectra
+from twinpass.analysis.figures import AVERAGE, Point, draw_densities, draw_geometry, draw_settings, draw_spectra
 from twinpass.analysis.measure import measure_densities
 from twinpass.analysis.training_report import trajectory_figure
 from twinpass.display import counted
 from twinpass.log import RunLog
-from twinpass.recipes.report import Cell, Outcome, RowOutcome, first_seed
+from twinpass.recipes.report import Cell, Outcome, RowOutcome, first_seed, searched
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ROW = 0.2  # inches a row takes
 LETTER, PANEL = 0.055, 1.2  # inches that a letter of a label takes, and at least a panel beside the labels
+SEARCH = 1.5  # inches that the panel of a search is high
 MOST_PANELS = 2  # of a wider table the last column is drawn: its average
 
 
@@ -111,10 +112,37 @@ def _densities(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
     return _drawing(outcome, partial(draw_densities, groups))
 
 
+def _settings(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
+    """The score of every setting of each row's search, one line for each batch size."""
+
+    def draw(theme: Theme) -> Figure:
+        figure, axes = panels(len(rows), height=SEARCH, single=2 * SEARCH)
+        for row, panel in zip(rows, axes, strict=False):
+            scores = searched(row)
+            batches, rates = (list(dict.fromkeys(values)) for values in zip(*scores, strict=True))
+            lines = {
+                f"batch {b}": {
+                    place: (cell.mean, cell.deviation or 0.0)
+                    for place, cell in enumerate(scores[b, r] for r in rates)
+                    if cell.mean is not None
+                }
+                for b in batches
+            }
+            draw_settings(panel, lines, [f"{rate:g}" for rate in rates], theme)
+            panel.set_title(row.row.label, loc="left")
+            panel.set_xlabel("learning rate")
+            panel.set_ylabel("STS-B dev (× 100)")
+        legend(figure, panel)
+        return figure
+
+    return _drawing(outcome, draw)
+
+
 _FIGURES: dict[str, Callable[[Outcome, list[RowOutcome]], Drawing]] = {
     "dots": _dots,
     "trajectory": _trajectory,
     "geometry": _geometry,
     "spectrum": _spectrum,
     "densities": _densities,
+    "settings": _settings,
 }

@@ -304,15 +304,10 @@ class Outcome(Displayed):
             return []
         grids = []
         for row in self.rows:
-            tried = _tried(row)
-            if not tried:
+            scores = searched(row)
+            if not scores:
                 continue
-            rates = list(dict.fromkeys(cell["learning_rate"] for cell in tried[0]))
-            batches = list(dict.fromkeys(cell["batch_size"] for cell in tried[0]))
-            found: dict[tuple[float, float], list[float]] = {}
-            for each in (each for each in chain(*tried) if each["stsb"] is not None):
-                found.setdefault((each["batch_size"], each["learning_rate"]), []).append(each["stsb"])
-            scores = {(b, r): Cell(ours=tuple(found.get((b, r), ()))) for b in batches for r in rates}
+            batches, rates = (list(dict.fromkeys(values)) for values in zip(*scores, strict=True))
             lines = [[f"batch {b}", *(ours(scores[b, r]) for r in rates)] for b in batches]
             columns = ["", *(f"rate {rate:g}" for rate in rates)]
             title = self._titled(f"{row.row.label}: STS-B dev of every setting")
@@ -363,6 +358,15 @@ class Outcome(Displayed):
 def _tried(row: RowOutcome) -> list[list[dict[str, Any]]]:
     """Return the settings that a search tried, one list per seed."""
     return [each["grid"] for found in row.more.values() for each in found]
+
+
+def searched(row: RowOutcome) -> dict[tuple[int, float], Cell]:
+    """Return the scores of a search by batch size and learning rate; a setting that always failed has none."""
+    found: dict[tuple[int, float], list[float]] = {}
+    for each in chain(*_tried(row)):
+        scores = found.setdefault((each["batch_size"], each["learning_rate"]), [])
+        scores += [] if each["stsb"] is None else [each["stsb"]]
+    return {setting: Cell(ours=tuple(scores)) for setting, scores in found.items()}
 
 
 def _answer(answer: dict[str, Any]) -> tuple[str, str]:

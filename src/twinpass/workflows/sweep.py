@@ -304,32 +304,24 @@ def _labels(values: Sequence[Any]) -> dict[Any, str]:
 
 def _draw(found: Sweep, theme: Theme) -> Figure:
     """Draw the score over the values of the last field, one line for each combination of the others."""
-    from twinpass.analysis.drawing import MARKERS, legend, line, one_panel, or_nan
+    from twinpass.analysis.drawing import legend, one_panel, or_nan
+    from twinpass.analysis.figures import draw_settings
 
     figure, axes = one_panel(height=2.4)
     *others, across = found.grid
     labels = {name: _labels(values) for name, values in found.grid.items()}
     ticks = _ordered(found.grid[across])
     scores_of = {tuple(values.values()): scores for values, scores in found.scores if finished(scores)}
-    lines = []
+    lines = {}
     for values in combinations({name: _ordered(found.grid[name]) for name in others}):
         by_value = [scores_of.get((*values.values(), tick)) for tick in ticks]
-        by_place = {place: scores for place, scores in enumerate(by_value) if scores is not None}
-        if by_place:
-            lines.append((", ".join(f"{name} {labels[name][value]}" for name, value in values.items()), by_place))
-    for number, (label, by_place) in enumerate(lines):
-        axes.errorbar(
-            list(by_place),
-            list(map(mean, by_place.values())),
-            yerr=[deviation(scores) or 0.0 for scores in by_place.values()],
-            marker=MARKERS[number % len(MARKERS)],
-            markersize=4,
-            label=label,
-            **line(theme, number),
-        )
+        if any(by_value):
+            lines[", ".join(f"{name} {labels[name][value]}" for name, value in values.items())] = {
+                place: (mean(scores), deviation(scores) or 0.0) for place, scores in enumerate(by_value) if scores
+            }
+    draw_settings(axes, lines, [labels[across][tick] for tick in ticks], theme)
     if not math.isnan(start := or_nan(found.before)):
         axes.axhline(start, color=theme.ink, linewidth=0.8, linestyle=":")
-    axes.set_xticks(range(len(ticks)), [labels[across][tick] for tick in ticks])
     axes.set_xlabel(across)
     axes.set_ylabel("dev score (× 100)")
     if len(lines) > 1:

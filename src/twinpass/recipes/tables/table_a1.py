@@ -37,7 +37,7 @@ RECIPE = Recipe(
         _searched("sup-large", "Sup. BERT large", BERT_LARGE, 512, 1e-5),
         _searched("sup-large", "Sup. RoBERTa large", ROBERTA_LARGE, 512, 1e-5),
     ),
-    figure="none",
+    figure="settings",
     counts=True,
     trainings_per_model=math.prod(map(len, GRID.values())),
 )

@@ -228,6 +228,9 @@ def test_the_cache_is_in_the_folder_that_the_environment_names(tmp_path: Path, m
     monkeypatch.setenv("TWINPASS_CACHE", str(tmp_path / "here"))
     assert cache_folder("part") == tmp_path / "here" / "part"
     assert cache_folder("part").is_dir()
+    monkeypatch.setenv("TWINPASS_CACHE", "~nobody-here/cache")
+    with pytest.raises(InputError, match="no home folder '~nobody-here'"):
+        cache_home()
 
 
 def test_of_what_is_cached_the_most_recently_used_stays(tmp_path: Path) -> None:

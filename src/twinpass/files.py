@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
-from twinpass.errors import Busy, InputError, OutputError
+from twinpass.errors import Busy, InputError, OutputError, UserError
 from twinpass.progress import Log, ignore
 
 # The umask can only be read by setting it, so this is done once, before there are threads.
@@ -190,10 +190,19 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
+def with_home(name: str | os.PathLike[str], *, refusal: type[UserError] = InputError) -> Path:
+    """Return a path with the home folder for ~; refuse the ~ of a user that there is not."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:
+        user = os.fspath(name).partition("/")[0]
+        raise refusal(f"{name}: there is no home folder {user!r}. Write the whole path.") from error
+
+
 def cache_home() -> Path:
     """Return the cache folder: $TWINPASS_CACHE, or the platform's own (on Linux ~/.cache/twinpass)."""
     if named := os.environ.get("TWINPASS_CACHE"):
-        return Path(named).expanduser()
+        return with_home(named)
     from platformdirs import user_cache_path
 
     return user_cache_path("twinpass", appauthor=False)

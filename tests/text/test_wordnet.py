@@ -76,6 +76,8 @@ def test_a_folder_without_the_files_is_refused(folder: Path, tmp_path: Path) -> 
         find_wordnet(str(folder))
     with pytest.raises(InputError, match="expected a folder of WordNet's files"):
         find_wordnet(str(tmp_path / "none"))
+    with pytest.raises(InputError, match="no home folder '~nobody-here'"):
+        find_wordnet("~nobody-here/wordnet")
 
 
 def test_without_nltk_the_extra_is_named(monkeypatch) -> None:

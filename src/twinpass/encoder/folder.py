@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from twinpass.encoder.dimensions import shortened
 from twinpass.errors import ModelError
-from twinpass.files import sha256, write_json, writing_folder
+from twinpass.files import sha256, with_home, write_json, writing_folder
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -356,11 +356,7 @@ def transformer_home(folder: Path) -> Path:
 
 def path_of(name: str | os.PathLike[str]) -> Path:
     """Return a model's name as a path, with the home folder for ~; refuse the ~ of a user that there is not."""
-    try:
-        return Path(name).expanduser()
-    except RuntimeError as error:
-        user = os.fspath(name).partition("/")[0]
-        raise ModelError(f"{name}: there is no home folder {user!r}. Write the whole path of the model.") from error
+    return with_home(name, refusal=ModelError)
 
 
 def hash_weights(folder: Path) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from twinpass.errors import InputError, MissingExtra
+from twinpass.files import with_home
 
 SYSTEM = Path("/usr/share/wordnet")
 FILES = tuple(f"{kind}.{part}" for part in ("adj", "adv", "noun", "verb") for kind in ("data", "index"))
@@ -82,7 +83,7 @@ def find_wordnet(named: str | None = None) -> WordNet:
     except ImportError as error:
         raise MissingExtra("synonyms of WordNet", "augment") from error
     if named is not None:
-        folder = Path(named).expanduser().resolve()
+        folder = with_home(named).resolve()
         if missing := next(_missing(folder), None):
             raise InputError(
                 f"expected a folder of WordNet's files, got {folder}: it has no {missing}. Name the folder that has it."

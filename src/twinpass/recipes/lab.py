@@ -11,7 +11,7 @@ from twinpass.encoder.any_model import Model, open_model
 from twinpass.encoder.folder import hash_folder, hash_weights, path_of
 from twinpass.encoder.load import find_folder
 from twinpass.encoder.vector_cache import Cache
-from twinpass.errors import InputError
+from twinpass.errors import InputError, ModelError
 from twinpass.evaluation.dev import ScoredPairs, read_dev
 from twinpass.evaluation.evaluate import Job, Settings, make_jobs
 from twinpass.evaluation.reading import find_root
@@ -116,6 +116,16 @@ class Lab:
         """Return the folder of an encoder or a checkpoint; one on the hub is downloaded if need be."""
         return find_folder(source, trust_pickle=self.trust_pickle)
 
+    def state_weights(self, name: str, pooler: str | None, source: str) -> str:
+        """Return how a report states a checkpoint: its name, its pooler and the SHA-256 of its weights."""
+        if source not in self._weights:
+            folder, names = self.folder_of(source), ("model.safetensors", "pytorch_model.bin")
+            weights = next((folder / name for name in names if (folder / name).is_file()), None)
+            if weights is None:
+                raise ModelError(f"{folder} has no weights: expected {' or '.join(names)}.")
+            self._weights[source] = f"sha256 of {weights.name} {sha256(weights)}"
+        return f"{name}, pooler {pooler}, {self._weights[source]}"
+
     def evaluation_content(self, tasks: str) -> dict[str, str]:
         """Return the SHA-256 of each file of some evaluation tasks that is there; `flickr` is the captions."""
         if tasks not in self._evaluation_contents:
@@ -137,6 +147,10 @@ class Lab:
     @cached_property
     def contents(self) -> dict[str, str]:
         """The hash of every encoder that was used so far, by its folder or hub name."""
+        return {}
+
+    @cached_property
+    def _weights(self) -> dict[str, str]:
         return {}
 
     @cached_property

@@ -19,7 +19,7 @@ from twinpass.config import SUP, UNSUP, USERS, Run
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.runtime import choose_device, mixed_precision
 from twinpass.encoder.vector_cache import encode_once
-from twinpass.errors import ConfigError, ModelError
+from twinpass.errors import ConfigError
 from twinpass.evaluation.dev import ScoredPairs
 from twinpass.files import sha256
 from twinpass.recipes.makers import CORPORA
@@ -97,15 +97,6 @@ class ModelSpec:
         raise ConfigError(f"{type(self).__name__} has no run to change.")
 
 
-def stated_weights(name: str, pooler: str | None, folder: Path) -> str:
-    """Return how a report states a checkpoint: its name, its pooler and the SHA-256 of its weights."""
-    names = ("model.safetensors", "pytorch_model.bin")
-    weights = next((folder / name for name in names if (folder / name).is_file()), None)
-    if weights is None:
-        raise ModelError(f"{folder} has no weights: expected {' or '.join(names)}.")
-    return f"{name}, pooler {pooler}, sha256 of {weights.name} {sha256(weights)}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Raw(ModelSpec):
     """A pretrained encoder as it is; without a pooler, the start of a training."""
@@ -129,7 +120,7 @@ class Raw(ModelSpec):
         """Return its name, its pooler and the SHA-256 of its weights, where nothing is trained."""
         if not lab.released:
             return ""
-        return stated_weights(self.encoder, self.pooler, lab.folder_of(self.source(lab, 0)))
+        return lab.state_weights(self.encoder, self.pooler, self.source(lab, 0))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.load import RELEASED
 from twinpass.errors import ConfigError
-from twinpass.recipes.model_specs import Fitted, ModelSpec, Pooled, Training, stated_weights
+from twinpass.recipes.model_specs import Fitted, ModelSpec, Pooled, Training
 from twinpass.recipes.recipe import Recipe, Row
 from twinpass.recipes.tables import shared as m
 
@@ -79,7 +79,7 @@ class Released(ModelSpec):
 
     def stated(self, lab: Lab) -> str:
         """Return its name, its pooler and the SHA-256 of its weights."""
-        return stated_weights(self.name, self.pooler, lab.folder_of(self.source(lab, 0)))
+        return lab.state_weights(self.name, self.pooler, self.source(lab, 0))
 
 
 def released(recipe: Recipe) -> Recipe:

@@ -229,7 +229,7 @@ def test_the_cache_is_in_the_folder_that_the_environment_names(tmp_path: Path, m
     assert cache_folder("part") == tmp_path / "here" / "part"
     assert cache_folder("part").is_dir()
     monkeypatch.setenv("TWINPASS_CACHE", "~nobody-here/cache")
-    with pytest.raises(InputError, match="no home folder '~nobody-here'"):
+    with pytest.raises(InputError, match=r"^TWINPASS_CACHE=~nobody-here/cache: there is no home folder '~nobody-here'"):
         cache_home()
 
 

@@ -190,19 +190,19 @@ def sha256(path: str | os.PathLike[str]) -> str:
     return digest.hexdigest()
 
 
-def with_home(name: str | os.PathLike[str], *, refusal: type[UserError] = InputError) -> Path:
-    """Return a path with the home folder for ~; refuse the ~ of a user that there is not."""
+def with_home(name: str | os.PathLike[str], *, of: str = "", refusal: type[UserError] = InputError) -> Path:
+    """Return a path with the home folder for ~; refuse the ~ of a user that there is not, and say what it is `of`."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:
         user = os.fspath(name).partition("/")[0]
-        raise refusal(f"{name}: there is no home folder {user!r}. Write the whole path.") from error
+        raise refusal(f"{of}{name}: there is no home folder {user!r}. Write the whole path.") from error
 
 
 def cache_home() -> Path:
     """Return the cache folder: $TWINPASS_CACHE, or the platform's own (on Linux ~/.cache/twinpass)."""
     if named := os.environ.get("TWINPASS_CACHE"):
-        return with_home(named)
+        return with_home(named, of="TWINPASS_CACHE=")
     from platformdirs import user_cache_path
 
     return user_cache_path("twinpass", appauthor=False)

@@ -104,3 +104,9 @@ def test_a_runtime_that_cannot_run_the_model_is_told_not_raised(run, model, monk
         assert ran.code == 0, ran.err
         assert "torch fp32: 50 sentences/s" in ran.out and "openvino int8: does not run here" in ran.out
         assert ("int8 is too far" in ran.err) == bool(arguments)
+
+
+def test_a_cache_in_an_unknown_home_folder_is_a_mistake(run, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", "~nobody-here/hub")
+    ran = run("doctor")
+    assert ran.code == 2 and "no home folder '~nobody-here'" in ran.err

@@ -168,6 +168,64 @@ def test_other_weights_under_a_name_are_measured_again(lab, checkpoints, tmp_pat
     assert first.checkpoints != second.checkpoints and first.cells["avg"].ours != second.cells["avg"].ours
 
 
+def in_shards(folder):
+    model = BertModel.from_pretrained(folder)
+    (folder / "model.safetensors").unlink()
+    model.save_pretrained(folder, max_shard_size="5KB")
+
+
+def in_a_subfolder(folder):
+    """As sentence-transformers lays models out: a list of modules, the transformer in a folder of its own."""
+    home = folder / "0_BERT"
+    home.mkdir()
+    for path in [path for path in folder.iterdir() if path.is_file()]:
+        path.rename(home / path.name)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_mean_tokens": True}))
+    kinds = {home.name: "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def with_older_names(folder):
+    """As transformers of 2021 wrote a fine-tuned model."""
+    state = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    old = {f"bert.{name}".replace("LayerNorm.weight", "LayerNorm.gamma"): tensor for name, tensor in state.items()}
+    old = {name.replace("LayerNorm.bias", "LayerNorm.beta"): tensor for name, tensor in old.items()}
+    old |= {"bert.embeddings.position_ids": torch.arange(64)[None], "mlp.dense.weight": torch.zeros(2, 2)}
+    torch.save(old, folder / "pytorch_model.bin")
+    config = json.loads((folder / "config.json").read_text()) | {"architectures": ["BertForCL"]}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    ("lay_out", "name", "key", "weights"),
+    [
+        (in_shards, SUP, "sup/simcse-bert", "model-00001-of-"),
+        (in_a_subfolder, SBERT, "sup/sbert", "pytorch_model.bin"),
+        (with_older_names, SUP, "sup/simcse-bert", "pytorch_model.bin"),
+    ],
+)
+def test_other_layouts_of_a_checkpoint_are_the_same_model(lab, checkpoints, tmp_path, lay_out, name, key, weights):
+    recipe, lab = some_rows("table-5", [key]), dataclasses.replace(lab, trust_pickle=True)
+    (plain,) = run_recipe(recipe, lab, seeds=[1]).rows
+    root = shutil.copytree(checkpoints, tmp_path / "copy")
+    lay_out(root / name)
+    (row,) = run_recipe(recipe, dataclasses.replace(lab, encoder=str(root)), seeds=[1]).rows
+    assert not row.note and row.cells["avg"].ours == pytest.approx(plain.cells["avg"].ours)
+    assert f"sha256 of {weights}" in row.checkpoints[0]
+    assert ("and the other shards" in row.checkpoints[0]) == (lay_out is in_shards)
+
+
+def test_a_row_whose_weights_are_missing_is_skipped_with_the_reason(lab, checkpoints, tmp_path):
+    root = shutil.copytree(checkpoints, tmp_path / "copy")
+    (root / SUP / "model.safetensors").unlink()
+    recipe = some_rows("table-5", ["unsup/simcse-bert", "sup/simcse-bert"])
+    found = run_recipe(recipe, dataclasses.replace(lab, encoder=str(root)), seeds=[1]).rows
+    assert found[0].cells["avg"].ours and "model.safetensors" in found[1].note
+
+
 def test_nothing_is_trained():
     for name in TABLES:
         recipe = released(load_recipes()[name])
@@ -184,6 +242,8 @@ def test_what_cannot_be_had_is_refused(checkpoints, smoke_data, tmp_path):
         ConfigError, match=r"table-3 is about trainings that nobody released\. --released knows table-5"
     ):
         reproduce("table-3", released=True, output=tmp_path)
+    with pytest.raises(ConfigError, match="nothing to track"):
+        reproduce("figure-3", released=True, track="dev", output=tmp_path)
     with pytest.raises(ConfigError, match="evaluated in full"):
         reproduce("table-5", released=True, scale="smoke", output=tmp_path)
 

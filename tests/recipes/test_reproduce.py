@@ -192,7 +192,7 @@ def test_a_search_over_several_seeds_finds_one_setting(lab, monkeypatch):
     def score(lab, model, seed):
         return Found({"stsb": best.get((seed, model.run.batch_size, model.run.learning_rate), 1.0)})
 
-    monkeypatch.setattr("twinpass.recipes.measures.stsb_dev", score)
+    monkeypatch.setitem(MEASURES, "stsb-dev", score)
     recipe = dataclasses.replace(load_recipes()["table-a1"], rows=load_recipes()["table-a1"].rows[:1])
     for _ in range(2):  # measured, then found again
         outcome = run_recipe(recipe, lab, seeds=[1, 2])
@@ -945,7 +945,7 @@ def test_figure_2_follows_what_track_says(lab, tmp_path):
     """All of STS-B is another run than its dev set alone, and has a report of its own."""
     recipe = cut(load_recipes()["figure-2"], 1)
     dev = Lab(**{**vars_of(lab), "scale": SMOKE.tracking("dev")})
-    every = Lab(**{**vars_of(lab), "scale": SMOKE.tracking("all")})
+    every = lab
     found = [run_recipe(recipe, each, seeds=[1]) for each in (dev, every)]
     paths = [outcome.rows[0].more[ALL][0]["path"] for outcome in found]
     assert paths[0] != paths[1]
@@ -956,7 +956,7 @@ def test_figure_2_follows_what_track_says(lab, tmp_path):
         caption.endswith("1 seed. A check of the machinery, not a result; no ordering is claimed.")
         for caption in captions
     )
-    assert every.reports.name == dev.reports.name.replace("smoke", "smoke-track-all")
+    assert dev.reports.name == every.reports.name.replace("smoke", "smoke-track-dev")
     model = recipe.rows[0].models[ALL]
     before = [model.key(each, 1) for each in (dev, every)]
     shutil.copytree(dev.data, tmp_path / "data")
@@ -978,7 +978,7 @@ def settings_of(monkeypatch, score):
         tried.append(setting)
         return found
 
-    monkeypatch.setattr("twinpass.recipes.measures.stsb_dev", measure)
+    monkeypatch.setitem(MEASURES, "stsb-dev", measure)
     return tried
 
 
@@ -1002,6 +1002,7 @@ def test_processes_share_a_search_by_setting_and_by_seed(lab, monkeypatch):
     assert len({*tried}) == 24 and row.cells["batch_size"].ours == (512.0,)
     waited = [setting for setting, waits in order if waits]
     assert set(waited) == others and order.index(((64, 1e-5, 1), True)) > order.index(((512, 3e-5, 2), False))
+    assert len(tried) == 24, "what is measured is not measured again for the settings that came last"
 
 
 def test_a_setting_that_diverges_has_no_score_and_one_too_large_for_the_memory_is_tried_again(lab, monkeypatch):
@@ -1048,6 +1049,8 @@ def test_no_setting_is_best_where_all_failed(lab, monkeypatch):
     settings_of(monkeypatch, score)
     row = search(lab, [1, 2])
     assert all(not cell.ours for cell in searched(row).values())
+    outcome = run_recipe(cut(load_recipes()["table-a1"], 1), lab, seeds=[1, 2])
+    assert not outcome.is_measured and draw_outcome(outcome) is None, "an earlier report is not overwritten"
     assert math.isnan(row.cells["batch_size"].mean) and number(row.cells["batch_size"].mean) == "-"
 
 

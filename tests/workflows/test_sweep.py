@@ -418,6 +418,12 @@ def test_a_start_that_needs_trust_is_trusted_to_the_end(base, tiny, tmp_path) ->
     assert found.interval[0] <= found.best_score <= found.interval[1]
 
 
+def test_a_comma_in_the_name_of_the_dev_file_keeps_the_interval(base, tmp_path) -> None:
+    dev = shutil.copy(base.dev, tmp_path / "dev,1.csv")
+    found = sweep(base.replace(dev=str(dev)), {"batch_size": [4]})
+    assert found.interval[0] <= found.best_score <= found.interval[1]
+
+
 def test_the_table_is_there_without_an_interval(base, monkeypatch) -> None:
     def refuse(*_, **__):
         document = json.loads((Path(base.output) / "sweep.json").read_text())

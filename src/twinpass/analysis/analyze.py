@@ -89,7 +89,7 @@ def analyze(
         averages = _read_averages(results)
         splits = splits_of_stsb(data)
         how: dict[str, Any] = {"columns": columns, "join": join} | reading
-        opened = open_stsb(data, splits, **how) if splits else open_corpus(data, log=log, **how)
+        opened = open_stsb(data, splits, log=log, **how) if splits else open_corpus(data, log=log, **how)
         usual = sys.maxsize if splits else MOST_TEXTS
         taken = take_sample(opened, most=usual if sample is None else sample, seed=seed, splits=splits)
         texts: Iterable[str] = taken.texts if corpus is None else open_corpus(corpus, **reading).texts()

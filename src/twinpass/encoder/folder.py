@@ -359,10 +359,18 @@ def path_of(name: str | os.PathLike[str]) -> Path:
     return with_home(name, refusal=ModelError)
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """Return the files of a model's weights, several if they are in shards; a pickle beside safetensors is not read."""
+    home = transformer_home(folder)
+    files = sorted(home.glob("*.safetensors")) or sorted(home.glob("pytorch_model*.bin"))
+    if not files:
+        raise ModelError(f"{home} has no weights: expected model.safetensors or pytorch_model.bin.")
+    return files
+
+
 def hash_weights(folder: Path) -> str:
-    """Return a SHA-256 of the weights in a transformer's folder; a pickle beside safetensors is not read."""
-    files = sorted(folder.glob("*.safetensors")) or sorted(folder.glob("pytorch_model*.bin"))
-    return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+    """Return a SHA-256 of a model's weights."""
+    return hashlib.sha256("".join(map(sha256, weight_files(folder))).encode()).hexdigest()
 
 
 def hash_folder(folder: Path, *, without: Collection[str] = ()) -> str:

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from twinpass.encoder.folder import Settings, hash_weights, path_of, transformer_home
+from twinpass.encoder.folder import Settings, hash_weights, path_of
 from twinpass.errors import ConfigError, MissingExtra, ModelError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def add_lora(encoder: Encoder, rank: int, alpha: int) -> None:
     encoder.model.to(encoder.device)
     for name, parameter in encoder.model.transformer.named_parameters():
         parameter.requires_grad_("lora_" in name)
-    encoder.settings = replace(encoder.settings, base=base, base_weights=hash_weights(transformer_home(folder)))
+    encoder.settings = replace(encoder.settings, base=base, base_weights=hash_weights(folder))
 
 
 def save_adapter(folder: Path, transformer: Any) -> None:

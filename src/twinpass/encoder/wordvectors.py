@@ -7,6 +7,7 @@ tokenizer that does so, and scores far higher than the average of all words.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
 import zlib
 from collections.abc import Iterable
@@ -46,6 +47,11 @@ STOP_WORDS = frozenset(
 )
 
 
+def stop_words_hash() -> str:
+    """Return a short hash of the stop words: vectors without them are other vectors if the list changes."""
+    return hashlib.sha256(" ".join(sorted(STOP_WORDS)).encode()).hexdigest()[:8]
+
+
 class WordVectors:
     """A table of word vectors; unknown words are ignored."""
 
@@ -59,7 +65,7 @@ class WordVectors:
         self.vectors = vectors
         self.name = name
         self.pooler = pooler
-        self.fingerprint = fingerprint if pooler == "avg" else f"{fingerprint}-{pooler}"
+        self.fingerprint = fingerprint if pooler == "avg" else f"{fingerprint}-{pooler}-{stop_words_hash()}"
 
     @classmethod
     def load(cls, path: str | Path, *, pooler: str = "avg") -> WordVectors:

@@ -194,7 +194,7 @@ def make_jobs(tasks: Tasks, settings: Settings) -> list[Job]:
     if tasks and all(isinstance(task, Job) for task in tasks):
         return list(tasks)  # type: ignore[arg-type]
     jobs: list[Job] = []
-    for name in split_names(_join_names(tasks, settings.data)):
+    for name in _names(tasks, settings.data):
         kind, _, place = name.partition(":")
         if kind in KINDS and ":" in name:
             jobs.append(_user_job(name, settings))
@@ -222,17 +222,18 @@ def describe_options(tasks: Tasks, settings: Settings, loading: Mapping[str, Any
     shaping = ("data", "protocol", "split", "regressor", "columns", "score", "resamples")
     return {
         **{name: loading.get(name, default) for name, default in encoder.items()},
-        "tasks": _join_names(tasks, settings.data),
+        "tasks": ",".join(_names(tasks, settings.data)),
         **{name: getattr(settings, name) for name in shaping},
     }
 
 
-def _join_names(tasks: Tasks, data: str | Path | None) -> str:
+def _names(tasks: Tasks, data: str | Path | None) -> list[str]:
     if isinstance(tasks, str):
-        return tasks
+        return split_names(tasks)
     if not tasks:
-        return "sts" if data else "docs-pairs:"
-    return ",".join(task.name if isinstance(task, Job) else task for task in tasks)
+        return ["sts" if data else "docs-pairs:"]
+    # A name in a list stands for itself: that of a file may have a comma.
+    return [task.name if isinstance(task, Job) else task for task in tasks]
 
 
 def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ MOST_PANELS = 2  # of a wider table the last column is drawn: its average
 def draw_outcome(outcome: Outcome) -> Drawing | None:
     """Return the figure of an outcome, or None where there is nothing to draw."""
     draw = _FIGURES.get(outcome.recipe.figure)
-    measured = [row for row in outcome.rows if any(cell.ours for cell in row.cells.values())]
+    measured = [row for row in outcome.rows if row.is_measured]
     return draw(outcome, measured) if draw is not None and measured else None
 
 
@@ -135,7 +136,9 @@ def _settings(outcome: Outcome, rows: list[RowOutcome]) -> Drawing:
         legend(figure, panel)
         return figure
 
-    return _drawing(outcome, draw)
+    bars = " Bars are the deviation over seeds." if len(outcome.seeds) > 1 else ""
+    drawing = _drawing(outcome, draw)
+    return replace(drawing, caption=f"{drawing.caption}{bars}")
 
 
 _FIGURES: dict[str, Callable[[Outcome, list[RowOutcome]], Drawing]] = {

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from twinpass.config import Run
 from twinpass.encoder.any_model import Model, open_model
-from twinpass.encoder.folder import hash_folder, hash_weights, path_of
+from twinpass.encoder.folder import hash_folder, hash_weights, path_of, weight_files
 from twinpass.encoder.load import find_folder
 from twinpass.encoder.vector_cache import Cache
-from twinpass.errors import InputError, ModelError
+from twinpass.errors import InputError
 from twinpass.evaluation.dev import ScoredPairs, read_dev
 from twinpass.evaluation.evaluate import Job, Settings, make_jobs
 from twinpass.evaluation.reading import find_root
@@ -119,11 +119,9 @@ class Lab:
     def state_weights(self, name: str, pooler: str | None, source: str) -> str:
         """Return how a report states a checkpoint: its name, its pooler and the SHA-256 of its weights."""
         if source not in self._weights:
-            folder, names = self.folder_of(source), ("model.safetensors", "pytorch_model.bin")
-            weights = next((folder / name for name in names if (folder / name).is_file()), None)
-            if weights is None:
-                raise ModelError(f"{folder} has no weights: expected {' or '.join(names)}.")
-            self._weights[source] = f"sha256 of {weights.name} {sha256(weights)}"
+            first, *others = weight_files(folder := self.folder_of(source))
+            digest = hash_weights(folder) if others else sha256(first)
+            self._weights[source] = f"sha256 of {first.name}{' and the other shards' * bool(others)} {digest}"
         return f"{name}, pooler {pooler}, {self._weights[source]}"
 
     def evaluation_content(self, tasks: str) -> dict[str, str]:

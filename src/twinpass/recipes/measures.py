@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from twinpass.encoder.any_model import Encode
+from twinpass.encoder.runtime import choose_device
 from twinpass.encoder.vector_cache import encode_once
 from twinpass.errors import ConfigError, OutOfMemory, TrainingError
 from twinpass.evaluation.evaluate import evaluate
 from twinpass.evaluation.protocols import CELLS, DEFAULT_CELL, PAPERS, Cell
 from twinpass.evaluation.results import TaskResult, cell_score
+from twinpass.provenance import provenance
 from twinpass.recipes.lab import Lab
 from twinpass.recipes.makers import read_captions
 from twinpass.recipes.model_specs import ModelSpec, PairText
+from twinpass.recipes.store import describe, key_of
 from twinpass.registry import Registry
 from twinpass.text.corpus import open_corpus
+from twinpass.training.processes import explaining_memory, memory_of
 
 # Raised when a measure finds other numbers of the same model: kept scores are then measured again.
 PROTOCOL, PROTOCOLS = 2, {"retrieval": 3}  # of most measures, and of those that have changed since
@@ -38,8 +43,34 @@ class Found:
 Measure = Callable[[Lab, ModelSpec, int], Found]
 MEASURES: Registry[Measure] = Registry("measure")
 # The evaluation tasks that a measure reads; a kept score is that of these files' content. The others read STS-B.
-READS = {"sts": "sts", "sts-wmean": "sts", "protocols": "sts", "geometry": "sts", "transfer": "transfer"}
-READS |= {"dev": "STS-B,transfer", "retrieval": "flickr", "overlap": ""}
+READS = {
+    **dict.fromkeys(("sts", "sts-wmean", "protocols", "geometry"), "sts"),
+    "transfer": "transfer",
+    "dev": "STS-B,transfer",
+    "retrieval": "flickr",
+    "overlap": "",
+}
+
+
+def measure_once(lab: Lab, name: str, model: ModelSpec, seed: int) -> Found:
+    """Measure a model, or find that it was measured before."""
+    scale, subject = lab.scale, model.key(lab, seed)
+    judged: dict[str, Any] = {"rows": scale.evaluated_rows, "captions": scale.captions}
+    judged["data"] = lab.evaluation_content(READS.get(name, "STS-B"))
+    key = key_of({"subject": subject, "measure": name, "protocol": PROTOCOLS.get(name, PROTOCOL)} | judged)
+    # The settings of a search are shared, one by one; every other score is one process's work.
+    with contextlib.nullcontext() if name == "grid" else lab.store.locked(key):
+        known = lab.store.read_score(key)
+        if known is not None:
+            # JSON has null for NaN.
+            values = {name: math.nan if value is None else value for name, value in known["values"].items()}
+            return Found(values, known["more"])
+        with explaining_memory(lambda: f"{memory_of(choose_device(lab.device))} ran out. Try another machine."):
+            found = MEASURES[name](lab, model, seed)
+        if found.lasting:
+            facts = provenance(options={"model": describe(model), "measure": name, "seed": seed})
+            lab.store.write_score(key, facts | asdict(found))
+    return found
 
 
 @MEASURES.register("stsb-dev")
@@ -207,7 +238,7 @@ def grid(lab: Lab, model: ModelSpec, seed: int) -> Found:
     def score(place: int) -> None:
         values = settings[place]
         try:
-            scores[place] = stsb_dev(lab, model.changed(**values), seed).values["stsb"]
+            scores[place] = measure_once(lab, "stsb-dev", model.changed(**values), seed).values["stsb"]
             lab.log(f"  {setting_name(values)}: {scores[place]:.2f}")
         except TrainingError as error:  # it diverged, or is too large: the other settings are still worth trying
             scores[place], failed[place] = math.nan, error

@@ -19,6 +19,7 @@ from twinpass.config import SUP, UNSUP, USERS, Run
 from twinpass.encoder.any_model import Model
 from twinpass.encoder.runtime import choose_device, mixed_precision
 from twinpass.encoder.vector_cache import encode_once
+from twinpass.encoder.wordvectors import stop_words_hash
 from twinpass.errors import ConfigError
 from twinpass.evaluation.dev import ScoredPairs
 from twinpass.files import sha256
@@ -137,7 +138,8 @@ class Words(ModelSpec):
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
         """Return what is shared by all models, and which file it is now."""
-        return super().description(lab, seed) | {"file": lab.corpora.stamp(lab.corpora.find(self.vectors))}
+        described = super().description(lab, seed) | {"file": lab.corpora.stamp(lab.corpora.find(self.vectors))}
+        return described | ({} if self.pooler == "avg" else {"stop_words": stop_words_hash()})
 
     def open(self, lab: Lab, seed: int, *, texts: Sequence[str] = ()) -> Model:
         """Read the word vectors."""

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from twinpass.encoder.any_model import Model
+from twinpass.encoder.folder import path_of
 from twinpass.encoder.load import RELEASED
 from twinpass.errors import ConfigError
 from twinpass.recipes.model_specs import Fitted, ModelSpec, Pooled, Training
@@ -62,13 +62,14 @@ class Released(ModelSpec):
 
     def description(self, lab: Lab, seed: int) -> dict[str, Any]:
         """Return its name, its pooler and a hash of its files: others under its name are another model."""
-        return {"released": self.stated(lab), "content": lab.encoder_content(self.source(lab, seed))}
+        content = lab.encoder_content(self.source(lab, seed))
+        return {"released": self.name, "pooler": self.pooler, "content": content}
 
     def source(self, lab: Lab, seed: int) -> str:
         """Return its hub name, or its folder under the lab's folder of encoders."""
         if lab.encoder is None:
             return self.name
-        folder = Path(lab.encoder) / self.name
+        folder = path_of(lab.encoder) / self.name
         if not folder.is_dir():
             raise ConfigError(f"no folder {folder}. Copy the checkpoint there, or leave out --encoder to download it.")
         return str(folder)

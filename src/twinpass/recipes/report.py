@@ -13,7 +13,7 @@ from typing import Any
 
 from twinpass.display import Displayed, Grid, counted, to_latex, to_markdown
 from twinpass.evaluation.reading import is_sentevals
-from twinpass.files import plain, write_json, writing
+from twinpass.files import explaining, plain, write_json, writing
 from twinpass.recipes.corpora import describe_text
 from twinpass.recipes.recipe import Recipe, Row
 
@@ -69,6 +69,11 @@ class RowOutcome:
     note: str = ""  # why it has no number of ours, where it has none
     checkpoints: list[str] = field(default_factory=list)  # released ones that it was measured with
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether any cell has a number of ours; a search of which every run failed has NaN."""
+        return any(not math.isnan(number) for cell in self.cells.values() for number in cell.ours)
+
 
 @dataclass(frozen=True)
 class Agreement:
@@ -113,7 +118,7 @@ class Outcome(Displayed):
     @property
     def is_measured(self) -> bool:
         """Whether any cell has a number of ours."""
-        return any(cell.ours for row in self.rows for cell in row.cells.values())
+        return any(row.is_measured for row in self.rows)
 
     @property
     def about(self) -> str:
@@ -296,7 +301,7 @@ class Outcome(Displayed):
         """Say so where a scale follows less of STS-B during training than the paper."""
         if self.recipe.measure != "trajectory" or self.facts["options"]["scale"]["tracked"] == "all":
             return ""
-        return "followed on STS-B dev alone, which takes a fifth of the time of all its splits (--track all)"
+        return "followed on STS-B dev alone (--track dev), which takes a fifth of the time of all its splits"
 
     def _searches(self) -> list[Grid]:
         """Return the score of every setting of a search by grid, one table per row."""
@@ -400,7 +405,8 @@ def write_report(outcome: Outcome, folder: Path) -> list[Path]:
     from twinpass.analysis.drawing import write_figure
     from twinpass.recipes.figures import draw_outcome
 
-    folder.mkdir(parents=True, exist_ok=True)
+    with explaining(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     written = [folder / f"{outcome.recipe.name}.{suffix}" for suffix in ("json", "md", "tex")]
     write_json(written[0], outcome.to_dict())
     for path, write in zip(written[1:], (to_markdown, to_latex), strict=True):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,16 +22,15 @@ from twinpass.log import Evaluated, Stepped
 from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.recipes.lab import Lab
-from twinpass.recipes.measures import MEASURES, PROTOCOL, PROTOCOLS, READS, Found, best_setting
+from twinpass.recipes.measures import READS, Found, best_setting, measure_once
 from twinpass.recipes.model_specs import ModelSpec, Training
 from twinpass.recipes.recipe import ALL, Recipe, Row
 from twinpass.recipes.released import released as with_released
 from twinpass.recipes.report import Cell, Outcome, RowOutcome, number, write_report
 from twinpass.recipes.scales import ENCODERS, SCALES, Scale
 from twinpass.recipes.smoke_data import make_data, make_encoder
-from twinpass.recipes.store import describe, key_of
+from twinpass.recipes.store import describe
 from twinpass.recipes.tables import load_recipes
-from twinpass.training.processes import explaining_memory, memory_of
 
 LINES = 4  # for the steps of a training; a table has dozens of trainings
 
@@ -103,6 +101,8 @@ def reproduce(
             raise ConfigError(f"released checkpoints are evaluated in full, at the scale paper, not at {scale!r}.")
         if precision is not None:
             raise ConfigError("released checkpoints are not trained here, so there is no precision to train in.")
+        if track is not None:
+            raise ConfigError("released checkpoints are not trained here, so there is nothing to track.")
         chosen = [with_released(recipe) for recipe in chosen]
     if precision is not None:  # now: later, every training would fail for it
         check_precision(precision, choose_device(device))
@@ -248,6 +248,7 @@ def _run_rows(recipe: Recipe, lab: Lab, seeds: Sequence[int], found: dict[str, R
 def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> RowOutcome:
     outcome = RowOutcome(row=row, note=row.why_quoted)
     measured: dict[str, dict[int, Found]] = {}
+    checkpoints: dict[str, list[str]] = {}
     for column, model in row.models.items():
         if lab.scale.runs(model.encoder):
             measured[column] = {}
@@ -259,7 +260,9 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> RowOut
         if column not in measured:  # another seed of it has failed
             return
         try:
-            measured[column][seed] = _measure(recipe, row, row.models[column], lab, seed)
+            model = row.models[column]
+            measured[column][seed] = _measure(recipe, row, model, lab, seed)
+            checkpoints[column] = [stated for part in model.parts() if (stated := part.stated(lab))]
         except OutputError:
             raise
         except TwinpassError as error:  # text or a model that is not here, or a run that failed
@@ -273,7 +276,7 @@ def _run_row(recipe: Recipe, row: Row, lab: Lab, seeds: Sequence[int]) -> RowOut
     for column, of_seeds in measured.items():
         found = [of_seeds[seed] for seed in used[column]]
         outcome.more[column] = [each.more for each in found]
-        outcome.checkpoints += filter(None, (part.stated(lab) for part in row.models[column].parts()))
+        outcome.checkpoints += checkpoints[column]
         values = [each.values for each in found]
         if (row.measure or recipe.measure) == "grid":  # one setting for all seeds: the mean of several is none
             values = [best_setting(outcome.more[column])]
@@ -296,24 +299,8 @@ def _by_column(recipe: Recipe, row: Row, column: str, values: dict[str, float]) 
 
 
 def _measure(recipe: Recipe, row: Row, model: ModelSpec, lab: Lab, seed: int) -> Found:
-    """Measure a model, or find that it was measured before."""
-    name = row.measure or recipe.measure
-    scale, subject = lab.scale, model.key(lab, seed)
-    judged: dict[str, Any] = {"rows": scale.evaluated_rows, "captions": scale.captions}
-    judged["data"] = lab.evaluation_content(READS.get(name, "STS-B"))
-    key = key_of({"subject": subject, "measure": name, "protocol": PROTOCOLS.get(name, PROTOCOL)} | judged)
-    # The settings of a search are shared, one by one; every other score is one process's work.
-    with contextlib.nullcontext() if name == "grid" else lab.store.locked(key):
-        known = lab.store.read_score(key)
-        if known is not None:
-            # JSON has null for NaN.
-            values = {name: math.nan if value is None else value for name, value in known["values"].items()}
-            return Found(values, known["more"])
-        with explaining_memory(lambda: f"{memory_of(choose_device(lab.device))} ran out. Try another machine."):
-            found = MEASURES[name](lab, model, seed)
-        if found.lasting:
-            facts = provenance(options={"model": describe(model), "measure": name, "seed": seed})
-            lab.store.write_score(key, facts | dataclasses.asdict(found))
+    """Measure what a row is about, and show it."""
+    found = measure_once(lab, row.measure or recipe.measure, model, seed)
     lab.log(
         "  " + ", ".join(f"{column} {number(value, counts=recipe.counts)}" for column, value in found.values.items())
     )

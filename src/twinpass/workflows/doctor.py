@@ -14,7 +14,7 @@ from twinpass import __version__
 from twinpass import processor as cpu
 from twinpass.display import Displayed, Grid
 from twinpass.errors import UserError
-from twinpass.files import cache_home
+from twinpass.files import cache_home, with_home
 from twinpass.provenance import installed
 
 ENABLES = {
@@ -89,7 +89,7 @@ def doctor(*, measure: bool = False) -> Machine:
     versions = {name: installed(name) for name, extra in _requirements() if extra is None}
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     torch = _torch()
-    places = {"twinpass": cache_home(), "models of the hub": Path(constants.HF_HUB_CACHE).expanduser()}
+    places = {"twinpass": cache_home(), "models of the hub": with_home(constants.HF_HUB_CACHE)}
     return Machine(
         libraries={"twinpass": __version__, "python": platform.python_version(), **versions},
         processor={

@@ -220,7 +220,7 @@ def _interval(best: Run, dev: Dev, log: Log) -> tuple[float, float]:
     task = source if is_built_in(source) else f"{kind}:{source}"
     try:
         trust: dict[str, Any] = {"trust_pickle": best.trust_pickle, "trust_remote_code": best.trust_remote_code}
-        result = evaluate(best.output, task, device=best.device, **trust)
+        result = evaluate(best.output, [task], device=best.device, **trust)
     except TwinpassError as error:  # the runs and their table are worth more
         log(f"no interval of the best model: {error}")
         return math.nan, math.nan

@@ -214,8 +214,7 @@ def masked_words(name: str, percent: int, run: Run, model: str, device: torch.de
 
 def weights_of(model: str, *, trust_pickle: bool = False, trust_remote_code: bool = False) -> str:
     """Return a SHA-256 of the weights of a model's transformer and its head."""
-    folder = transformer_folder(model, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code)
-    return hash_weights(folder)
+    return hash_weights(find_folder(model, trust_pickle=trust_pickle, trust_remote_code=trust_remote_code))
 
 
 class WordReplacer:

@@ -262,14 +262,22 @@ def best_setting(searches: Sequence[dict[str, Any]]) -> dict[str, float]:
     from twinpass.recipes.tables.table_a1 import GRID
     from twinpass.training.sweep import finished, rank
 
-    scores: dict[tuple[float, ...], list[float]] = {}
-    for tried in (tried for search in searches for tried in search["grid"]):
-        setting = tuple(float(tried[name]) for name in GRID)
-        scores.setdefault(setting, []).append(math.nan if tried["stsb"] is None else tried["stsb"])
+    scores = scores_by_setting(searches)
     best = max(scores, key=lambda setting: rank(scores[setting]))
     if not finished(scores[best]):
         return dict.fromkeys(GRID, math.nan)
     return dict(zip(GRID, best, strict=True))
+
+
+def scores_by_setting(searches: Sequence[dict[str, Any]]) -> dict[tuple[float, ...], list[float]]:
+    """Return the scores over the seeds of a search by setting, in the order of GRID; NaN where a run failed."""
+    from twinpass.recipes.tables.table_a1 import GRID
+
+    scores: dict[tuple[float, ...], list[float]] = {}
+    for tried in (tried for search in searches for tried in search["grid"]):
+        setting = tuple(tried[name] for name in GRID)
+        scores.setdefault(setting, []).append(math.nan if tried["stsb"] is None else tried["stsb"])
+    return scores
 
 
 def _evaluate(lab: Lab, model: ModelSpec, seed: int, tasks: str, *, regressor: bool = False) -> list[TaskResult]:

@@ -7,7 +7,7 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import Any
 
@@ -365,13 +365,12 @@ def _tried(row: RowOutcome) -> list[list[dict[str, Any]]]:
     return [each["grid"] for found in row.more.values() for each in found]
 
 
-def searched(row: RowOutcome) -> dict[tuple[int, float], Cell]:
+def searched(row: RowOutcome) -> dict[tuple[float, ...], Cell]:
     """Return the scores of a search by batch size and learning rate; a setting that always failed has none."""
-    found: dict[tuple[int, float], list[float]] = {}
-    for each in chain(*_tried(row)):
-        scores = found.setdefault((each["batch_size"], each["learning_rate"]), [])
-        scores += [] if each["stsb"] is None else [each["stsb"]]
-    return {setting: Cell(ours=tuple(scores)) for setting, scores in found.items()}
+    from twinpass.recipes.measures import scores_by_setting
+
+    found = scores_by_setting([each for of_seeds in row.more.values() for each in of_seeds])
+    return {setting: Cell(ours=tuple(filterfalse(math.isnan, scores))) for setting, scores in found.items()}
 
 
 def _answer(answer: dict[str, Any]) -> tuple[str, str]:

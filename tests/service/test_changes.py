@@ -17,6 +17,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.search import manifest as disk
 from twinpass.search import writer
 from twinpass.search.index import Block, Index
+from twinpass.service import index_routes
 from twinpass.service.app import Service
 from twinpass.service.limits import Limits
 
@@ -241,7 +242,14 @@ def test_a_locked_index_is_a_conflict_and_a_full_disk_the_servers_fault(encoder,
 
 def test_a_change_that_began_is_finished_though_its_client_gets_504(encoder, index, monkeypatch):
     begun, go = hold_removals(monkeypatch)
-    service = keyed(encoder, index, limits=Limits(timeout=1.0))
+    service, wait = keyed(encoder, index, limits=Limits(timeout=0.1)), index_routes.while_connected
+
+    async def once_it_began(request: Any, work: Any, **options: Any) -> Any:
+        working = asyncio.create_task(work)
+        await asyncio.to_thread(begun.wait, 60)  # a change that has not begun when its time is up is not made
+        return await wait(request, working, **options)
+
+    monkeypatch.setattr(index_routes, "while_connected", once_it_began)
 
     async def scene(client: httpx.AsyncClient) -> None:
         answer = await client.delete("/index/texts/0", headers=KEY)

@@ -171,7 +171,7 @@ def test_searches_go_on_while_texts_are_added(encoder, index, monkeypatch):
 
     def slow(*arguments: Any, real: Any = writer.add, **options: Any) -> Any:
         begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return real(*arguments, **options)
 
     monkeypatch.setattr(writer, "add", slow)
@@ -179,7 +179,7 @@ def test_searches_go_on_while_texts_are_added(encoder, index, monkeypatch):
     async def scene(client: httpx.AsyncClient) -> None:
         client.headers.update(KEY)
         adding = asyncio.create_task(client.post("/index/texts", json={"texts": ["a bird sings"]}))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         for _ in range(10):
             assert (await client.post("/search", json={"query": "a dog", "k": 1})).status_code == 200
         assert (await client.get("/index")).json()["rows"] == len(TEXTS)
@@ -196,7 +196,7 @@ def hold_removals(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thr
 
     def slow(*arguments: Any, real: Any = writer.remove) -> Any:
         begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return real(*arguments)
 
     monkeypatch.setattr(writer, "remove", slow)
@@ -210,7 +210,7 @@ def test_changes_are_made_one_after_another_and_too_many_are_refused(encoder, in
     async def scene(client: httpx.AsyncClient) -> None:
         client.headers.update(KEY)
         first = asyncio.create_task(client.delete("/index/texts/0"))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         second = asyncio.create_task(client.delete("/index/texts/1"))
         for _ in range(10_000):
             if service.index._changing.unfinished == 2:

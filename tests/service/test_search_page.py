@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the service (pip install 'twinpass[serve]')")
 pytest.importorskip("uvicorn", reason="needs the service (pip install 'twinpass[serve]')")
 
-from tests.browser import open_browser
+from tests.browser import PATIENCE, open_browser
 from tests.service.toy_service import Toy, encode, serving
 
 from twinpass.encoder.encoder import Encoder
@@ -64,7 +64,7 @@ def open_page(browser: Any, served: tuple[Toy, str]) -> Iterator[Open]:
     def open_it(place: str = "", *, width: int = 1000, scheme: str = "light", expected: str = "$^") -> Any:
         contexts.append(browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme))
         page = contexts[-1].new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(PATIENCE)
 
         def note(trouble: str) -> None:
             if not re.search(expected, trouble):
@@ -521,6 +521,7 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
     troubles: list[str] = []
     with serving(create_app(encoder, index)) as address:
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.goto(address)

@@ -196,23 +196,23 @@ def test_a_body_too_large_is_refused_before_it_is_sent(url):
 
 
 def test_the_page_and_health_need_no_key(url):
-    assert httpx.get(f"{url}/health").json() == {"status": "alive"}
-    assert httpx.get(f"{url}/ready").json() == {"status": "ready"}
-    assert "<html" in httpx.get(url).text
+    assert httpx.get(f"{url}/health", timeout=60).json() == {"status": "alive"}
+    assert httpx.get(f"{url}/ready", timeout=60).json() == {"status": "ready"}
+    assert "<html" in httpx.get(url, timeout=60).text
 
 
 def test_an_index_is_searched_and_ctrl_c_is_a_good_end(folder, truth, tmp_path):
     block = Block(SENTENCES, truth.encode(SENTENCES, normalize=True))
     Index.from_blocks(tmp_path / "index", [block], model={"name": str(folder), "fingerprint": truth.fingerprint})
     with serving("--index", str(tmp_path / "index"), "--name", "mine") as (process, url):  # the index knows its model
-        headers = {"authorization": f"Bearer {KEY}"}
-        answer = httpx.post(f"{url}/search", json={"query": SENTENCES[3], "k": 2}, headers=headers).json()
+        options = {"headers": {"authorization": f"Bearer {KEY}"}, "timeout": 60}
+        answer = httpx.post(f"{url}/search", json={"query": SENTENCES[3], "k": 2}, **options).json()
         assert answer["results"][0]["hits"][0]["text"] == SENTENCES[3] and answer["model"] == "mine"
         added = Block(["a bird sings"], truth.encode(["a bird sings"], normalize=True))
         Index.open(tmp_path / "index").add_blocks([added])  # in this process, while the other one serves
-        answer = httpx.post(f"{url}/search", json={"query": "a bird sings", "k": 1}, headers=headers).json()
+        answer = httpx.post(f"{url}/search", json={"query": "a bird sings", "k": 1}, **options).json()
         assert answer["results"][0]["hits"][0]["text"] == "a bird sings"
-        assert httpx.get(f"{url}/index", headers=headers).json()["rows"] == len(SENTENCES) + 1
+        assert httpx.get(f"{url}/index", **options).json()["rows"] == len(SENTENCES) + 1
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+PATIENCE = 120_000  # milliseconds, after which what a test waits for counts as never coming
 FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -28,6 +29,6 @@ def open_browser() -> Iterator[Any]:
     if BROWSER is None:
         pytest.skip("needs Chromium, which is not installed (apt-get install chromium)")
     with playwright.sync_playwright() as driver:
-        opened = driver.chromium.launch(executable_path=BROWSER, headless=True, args=FLAGS)
+        opened = driver.chromium.launch(executable_path=BROWSER, headless=True, args=FLAGS, timeout=PATIENCE)
         yield opened
         opened.close()

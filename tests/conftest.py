@@ -6,12 +6,17 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from twinpass import processor
 from twinpass.errors import ConfigError
 
 # Two workers share the cores (pyproject.toml), so each computes with one thread; read when torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What is tested is what comes out, not how long an example takes on a machine that is busy.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 # As a verb does: a limit on the processor's instructions must be set before any test loads torch or openvino.
 PROBES = (processor.BF16, processor.INT8)

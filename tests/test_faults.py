@@ -13,7 +13,7 @@ import pytest
 TOP = Path(__file__).parents[1]
 FEW = {
     "kills,flips": ("--tries", "10"),
-    "requests": ("--tries", "150", "--seconds", "1", "--clients", "20", "--timeout", "2"),
+    "requests": ("--tries", "150", "--seconds", "1", "--clients", "20", "--timeout", "5"),
 }
 ALONE = """
 import socket, sys

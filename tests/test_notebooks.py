@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ def test_a_notebook_runs(path: Path, model: str, tmp_path: Path, monkeypatch: py
     nbformat = pytest.importorskip("nbformat", reason="needs nbformat (pip install 'twinpass[test]')")
     nbclient = pytest.importorskip("nbclient", reason="needs nbclient (pip install 'twinpass[test]')")
     pytest.importorskip("ipykernel", reason="needs ipykernel (pip install 'twinpass[test]')")
+    traitlets = pytest.importorskip("traitlets.config")  # of nbclient
     import twinpass
 
     source = os.fspath(Path(twinpass.__file__).parents[1])  # the kernel is a process of its own
@@ -26,7 +28,11 @@ def test_a_notebook_runs(path: Path, model: str, tmp_path: Path, monkeypatch: py
     first = next(cell for cell in notebook.cells if cell.cell_type == "code")
     assert 'MODEL = "minilm"' in first.source
     first.source = f"MODEL = {model!r}\nSTEPS = 2"
-    nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    waits = {"timeout": 1200, "startup_timeout": 600, "resources": {"metadata": {"path": tmp_path}}}
+    with tempfile.TemporaryDirectory() as folder:  # names of sockets are short
+        # Not over ports: they are chosen before the kernel starts, and another process may take one meanwhile.
+        config = traitlets.Config(KernelManager={"transport": "ipc", "ip": f"{folder}/kernel"})
+        nbclient.NotebookClient(notebook, config=config, **waits).execute()
     tables = [
         output for cell in notebook.cells for output in cell.get("outputs", []) if "text/html" in output.get("data", {})
     ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.browser import open_browser
+from tests.browser import PATIENCE, open_browser
 
 from twinpass.analysis.html import Column, table
 from twinpass.analysis.measure import measure
@@ -63,6 +63,7 @@ def browser() -> Iterator[Any]:
 
 def open_page(browser: Any, path: Path, *, width: int = 1000, scheme: str = "light") -> tuple[Any, list[str]]:
     page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.set_default_timeout(PATIENCE)
     troubles: list[str] = []
     page.on("console", lambda message: troubles.append(message.text))
     page.on("pageerror", lambda error: troubles.append(str(error)))
@@ -156,10 +157,10 @@ def test_points_tell_their_values(browser: Any, report: Path) -> None:
     point.scroll_into_view_if_needed()
     box = point.bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    assert "uniformity -" in page.locator("#tip").inner_text()
+    page.locator("#tip", has_text="uniformity -").wait_for()
     assert page.locator("#figure-map use[data-tip]").count() == 3 * 80
     page.mouse.move(1, 1)
-    assert not page.locator("#tip").is_visible()
+    page.locator("#tip").wait_for(state="hidden")
     page.close()
 
 

@@ -228,7 +228,8 @@ def test_truncation_is_reported_once_for_all_shards(model, sentences, tmp_path):
     with pytest.warns(TruncationWarning) as caught:
         found = encode_file(sentences, tmp_path / "v.npy", model=model, shard_rows=1, max_tokens=5)
     assert found.truncated == 2
-    assert ["2 texts are longer than 5 tokens" in str(each.message) for each in caught] == [True]
+    ours = [str(each.message) for each in caught if each.category is TruncationWarning]
+    assert ["2 texts are longer than 5 tokens" in said for said in ours] == [True]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000])

@@ -43,7 +43,7 @@ def command() -> Callable[..., Ran]:
             [sys.executable, "-m", "twinpass", *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", **(env or {})},
             **options,
         )

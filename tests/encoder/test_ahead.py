@@ -36,7 +36,7 @@ def test_steps_come_in_order_and_the_next_one_is_taken_meanwhile() -> None:
 
     with closing(ahead(steps())) as found:
         assert next(found) == 0
-        assert asked.wait(10)
+        assert asked.wait(60)
         assert list(found) == [1, 2, 3, 4]
     assert not threads()
 

@@ -159,7 +159,8 @@ def test_a_broken_cache_only_warns_and_once(tmp_path):
     cache, counting = Cache(path), Counting()
     with pytest.warns(UserWarning, match="continuing without the vector cache") as warned:
         lookup = encode_once(Model("m", counting, "print"), ["a", "b"], cache=cache)
-    assert len(warned) == 1
+    ours = [each for each in warned if issubclass(each.category, UserWarning)]  # others are of forgotten sockets, say
+    assert len(ours) == 1
     np.testing.assert_array_equal(lookup(["a"]), vectors_of(["a"]))
     assert path.read_bytes().startswith(b"this is no database")
 

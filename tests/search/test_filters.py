@@ -277,7 +277,7 @@ def bare(rule: Filter) -> Filter:
     return Not(bare(rule.part)) if isinstance(rule, Not) else type(rule)(tuple(map(bare, rule.parts)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rules, rows)
 @example(Condition("a", "like", ("\\",)), [{"a": "\\"}])
 @example(Condition("a", "<", ("1",)), [{"a": float("nan")}, {"a": "nan"}])
@@ -288,7 +288,7 @@ def test_what_is_written_means_what_it_says_row_by_row(rule: Filter, table: list
     assert holding(read, columns).tolist() == [naive(rule, row) for row in table]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.text(max_size=40) | st.lists(st.sampled_from(SOME)).map(" ".join))
 def test_whatever_is_written_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(ConfigError):

@@ -36,7 +36,7 @@ def contents(index: Index) -> dict:
     return {entry.id: entry.text for entry in index.entries(ids)}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(CHANGE, max_size=6))
 def test_changes_by_id_equal_those_of_a_dictionary(tmp_path_factory: pytest.TempPathFactory, changes: list) -> None:
     folder = tmp_path_factory.mktemp("ids") / "index"

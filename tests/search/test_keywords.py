@@ -69,7 +69,7 @@ def check(index: Index, texts: dict[int, str], query: str, k: int = 50, **option
         assert hit.score == pytest.approx(expected[hit.id], rel=1e-5) and texts[hit.id] == hit.text
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(TEXT, min_size=1, max_size=8), st.lists(TEXT, max_size=6), st.sets(st.integers(0, 13)), TEXT)
 def test_scores_are_those_of_the_texts_that_are_there(
     tmp_path_factory: pytest.TempPathFactory, first: list[str], more: list[str], gone: set[int], query: str
@@ -171,7 +171,7 @@ def test_a_keyword_search_needs_neither_the_model_nor_torch(tmp_path: Path) -> N
             "assert 'torch' not in sys.modules and 'transformers' not in sys.modules and 'faiss' not in sys.modules",
         ]
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
     assert ran.returncode == 0, ran.stderr
 
 

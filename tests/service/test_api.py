@@ -35,7 +35,7 @@ def play(service: Service, scene: Scene) -> None:
     async def run() -> None:
         transport = httpx.ASGITransport(app_of(service), raise_app_exceptions=False)
         async with service.running(), httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-            await asyncio.wait_for(scene(client), 30)
+            await asyncio.wait_for(scene(client), 120)
 
     asyncio.run(run())
 
@@ -69,7 +69,7 @@ def held(encoder: Encoder) -> Any:
     def wait(ids: Any, **options: Any) -> Any:
         encoder.rows += ids
         encoder.begun.set()
-        assert encoder.go.wait(10)
+        assert encoder.go.wait(60)
         return encode(ids, **options)
 
     encoder.encode_ids = wait
@@ -149,7 +149,7 @@ def test_a_full_queue_answers_429_and_the_queue_empties_again(held):
 
     async def scene(client: httpx.AsyncClient) -> None:
         first = asyncio.create_task(client.post(EMBEDDINGS, json={"input": ["a", "b"]}))
-        await asyncio.to_thread(held.begun.wait, 10)
+        await asyncio.to_thread(held.begun.wait, 60)
         refused = await client.post(EMBEDDINGS, json={"input": ["c", "d"]})
         assert refused.status_code == 429 and error_of(refused)["code"] == "queue_full"
         assert 1 <= int(refused.headers["retry-after"]) <= 60
@@ -173,7 +173,7 @@ def test_too_many_requests_at_once_are_refused_unread(held):
 
     async def scene(client: httpx.AsyncClient) -> None:
         first = asyncio.create_task(client.post(EMBEDDINGS, json={"input": "a"}))
-        await asyncio.to_thread(held.begun.wait, 10)
+        await asyncio.to_thread(held.begun.wait, 60)
         refused = await client.post(EMBEDDINGS, json={"input": "b"})
         assert refused.status_code == 429 and "retry-after" in refused.headers
         assert (await client.get("/health")).status_code == 200
@@ -188,7 +188,7 @@ def test_a_request_that_waits_too_long_gets_504_and_its_work_is_dropped(held):
 
     async def scene(client: httpx.AsyncClient) -> None:
         answers = asyncio.gather(*(client.post(EMBEDDINGS, json={"input": f"{word} cat"}) for word in "ab"))
-        await asyncio.to_thread(held.begun.wait, 10)
+        await asyncio.to_thread(held.begun.wait, 60)
         late = client.post(EMBEDDINGS, json={"input": "never encoded"})
         for answer in (*await answers, await late):
             assert answer.status_code == 504 and error_of(answer)["code"] == "timeout"
@@ -228,7 +228,7 @@ def test_a_client_that_has_gone_takes_its_work_along(held):
 
         async with service.running():
             first = asyncio.create_task(service.encode(["first"]))
-            await asyncio.to_thread(held.begun.wait, 10)
+            await asyncio.to_thread(held.begun.wait, 60)
             await app(scope, receive, send)
             assert service.held == 1
             held.go.set()

@@ -27,7 +27,7 @@ class Model:
     def __call__(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         self.batches.append([tuple(row) for row in rows])
         self.begun.set()
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         if any(row[0] == 666 for row in rows):
             raise MemoryError("too much")
         vectors = np.array([[row[0], len(row)] for row in rows], dtype=np.float32)
@@ -44,11 +44,11 @@ def run(
         batcher = Batcher(model, token_budget=token_budget, metrics=Metrics(), parallel=parallel)
         running = asyncio.create_task(batcher.run())
         try:
-            await asyncio.wait_for(scene(batcher), 20)
+            await asyncio.wait_for(scene(batcher), 120)
         finally:
             model.go.set()
             running.cancel()
-            batcher.threads.close(10)
+            batcher.threads.close(60)
         assert not batcher._jobs  # whatever happened, nothing is left behind
         return batcher.metrics
 
@@ -60,7 +60,7 @@ def value(metrics: Metrics, name: str) -> float | None:
 
 
 async def begun(model: Model) -> None:
-    await asyncio.to_thread(model.begun.wait, 10)
+    await asyncio.to_thread(model.begun.wait, 60)
     model.begun.clear()
 
 
@@ -184,10 +184,10 @@ def test_nobody_waits_for_company_that_cannot_come():
         batcher._stand_in_line([(7,), (8, 8)])
         assert batcher._tokens == 3
         batcher._stand_in_line([(9,)])
-        await asyncio.wait_for(batcher._gather(3, 3_600.0), 10)  # the line fills a batch already
+        await asyncio.wait_for(batcher._gather(3, 3_600.0), 60)  # the line fills a batch already
         assert len(batcher._take()) == 3 and batcher._tokens == 0
         assert all(ticket.answer.done() for ticket in tickets)
-        batcher.threads.close(10)
+        batcher.threads.close(60)
 
     asyncio.run(scene())
 

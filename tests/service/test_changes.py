@@ -17,6 +17,7 @@ from twinpass.encoder.encoder import Encoder
 from twinpass.search import manifest as disk
 from twinpass.search import writer
 from twinpass.search.index import Block, Index
+from twinpass.service import index_routes
 from twinpass.service.app import Service
 from twinpass.service.limits import Limits
 
@@ -170,7 +171,7 @@ def test_searches_go_on_while_texts_are_added(encoder, index, monkeypatch):
 
     def slow(*arguments: Any, real: Any = writer.add, **options: Any) -> Any:
         begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return real(*arguments, **options)
 
     monkeypatch.setattr(writer, "add", slow)
@@ -178,7 +179,7 @@ def test_searches_go_on_while_texts_are_added(encoder, index, monkeypatch):
     async def scene(client: httpx.AsyncClient) -> None:
         client.headers.update(KEY)
         adding = asyncio.create_task(client.post("/index/texts", json={"texts": ["a bird sings"]}))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         for _ in range(10):
             assert (await client.post("/search", json={"query": "a dog", "k": 1})).status_code == 200
         assert (await client.get("/index")).json()["rows"] == len(TEXTS)
@@ -195,7 +196,7 @@ def hold_removals(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, thr
 
     def slow(*arguments: Any, real: Any = writer.remove) -> Any:
         begun.set()
-        assert go.wait(20)
+        assert go.wait(60)
         return real(*arguments)
 
     monkeypatch.setattr(writer, "remove", slow)
@@ -209,7 +210,7 @@ def test_changes_are_made_one_after_another_and_too_many_are_refused(encoder, in
     async def scene(client: httpx.AsyncClient) -> None:
         client.headers.update(KEY)
         first = asyncio.create_task(client.delete("/index/texts/0"))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         second = asyncio.create_task(client.delete("/index/texts/1"))
         for _ in range(10_000):
             if service.index._changing.unfinished == 2:
@@ -241,7 +242,14 @@ def test_a_locked_index_is_a_conflict_and_a_full_disk_the_servers_fault(encoder,
 
 def test_a_change_that_began_is_finished_though_its_client_gets_504(encoder, index, monkeypatch):
     begun, go = hold_removals(monkeypatch)
-    service = keyed(encoder, index, limits=Limits(timeout=1.0))
+    service, wait = keyed(encoder, index, limits=Limits(timeout=0.1)), index_routes.while_connected
+
+    async def once_it_began(request: Any, work: Any, **options: Any) -> Any:
+        working = asyncio.create_task(work)
+        await asyncio.to_thread(begun.wait, 60)  # a change that has not begun when its time is up is not made
+        return await wait(request, working, **options)
+
+    monkeypatch.setattr(index_routes, "while_connected", once_it_began)
 
     async def scene(client: httpx.AsyncClient) -> None:
         answer = await client.delete("/index/texts/0", headers=KEY)

@@ -154,7 +154,7 @@ class HeldIndex:
 
     def search_vectors(self, vectors: np.ndarray, *arguments: Any, **options: Any) -> Any:
         self.calls += 1
-        assert self.go.wait(20)
+        assert self.go.wait(60)
         return self.index.search_vectors(vectors, *arguments, **options)
 
 
@@ -220,7 +220,7 @@ async def give_up(*requests: asyncio.Task[Any]) -> None:
 def test_workers_keep_to_their_bounds_and_deliver_errors():
     async def scene() -> None:
         workers, go = Workers(1, name="one", line=1), threading.Event()
-        first = asyncio.create_task(workers.run(lambda: go.wait(20)))
+        first = asyncio.create_task(workers.run(lambda: go.wait(60)))
         second = asyncio.create_task(workers.run(lambda: 1 // 0))
         await asyncio.sleep(0)
         with pytest.raises(Full):
@@ -230,7 +230,7 @@ def test_workers_keep_to_their_bounds_and_deliver_errors():
         with pytest.raises(ZeroDivisionError):
             await second
         assert await workers.run(int) == 0 and workers.unfinished == 0
-        workers.close(10)
+        workers.close(60)
 
     asyncio.run(scene())
 
@@ -254,11 +254,11 @@ def test_a_thread_that_cannot_be_started_does_not_block_the_pool(monkeypatch):
         full.clear()
         assert await workers.run(int) == 0 and workers.unfinished == 0
         full.set()
-        both = [asyncio.create_task(workers.run(work)) for work in (lambda: go.wait(20), int)]
+        both = [asyncio.create_task(workers.run(work)) for work in (lambda: go.wait(60), int)]
         await asyncio.sleep(0)
         go.set()
         assert await asyncio.gather(*both) == [True, 0]  # the one thread does the work of two
-        workers.close(10)
+        workers.close(60)
 
     asyncio.run(scene())
 
@@ -330,11 +330,11 @@ def running(service: Service) -> Iterator[tuple[Server, tuple[str, int]]]:
             yield server, address
         finally:
             server.should_exit = True
-            thread.join(30)
+            thread.join(60)
 
 
 def connect(address: tuple[str, int], sends: bytes) -> socket.socket:
-    connection = socket.create_connection(address, timeout=20)
+    connection = socket.create_connection(address, timeout=60)
     connection.sendall(sends)
     return connection
 
@@ -374,7 +374,7 @@ def test_a_request_to_upgrade_does_not_end_the_service(encoder, monkeypatch):
         upgrading = connect(address, UPGRADE)
         assert b" 200 OK" in upgrading.recv(4096)
         for _ in range(2):
-            assert httpx.get(f"http://{address[0]}:{address[1]}/health", timeout=20).status_code == 200
+            assert httpx.get(f"http://{address[0]}:{address[1]}/health", timeout=60).status_code == 200
         upgrading.close()
 
 
@@ -407,10 +407,10 @@ def test_an_answer_that_nobody_reads_is_given_up(encoder):
 
 
 def test_idle_connections_make_room_for_new_ones(encoder):
-    with running(Service(encoder, limits=Limits(max_connections=4))) as (server, address):
+    with running(Service(encoder, limits=Limits(max_connections=4, timeout=600))) as (server, address):
         idle = [connect(address, HALF) for _ in range(12)]
         for _ in range(3):
-            assert httpx.get(f"http://{address[0]}:{address[1]}/health", timeout=20).status_code == 200
+            assert httpx.get(f"http://{address[0]}:{address[1]}/health", timeout=60).status_code == 200
         assert [rest(connection) for connection in idle[:8]] == [b""] * 8
         assert len(server.server_state.connections) <= 4
         for connection in idle[8:]:
@@ -447,7 +447,7 @@ def test_a_thread_that_never_returns_does_not_keep_the_process(folder):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         url = process.stdout.readline().strip()
-        assert httpx.post(f"{url}{EMBEDDINGS}", json={"input": "a"}, timeout=20).status_code == 504
+        assert httpx.post(f"{url}{EMBEDDINGS}", json={"input": "a"}, timeout=60).status_code == 504
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert process.stderr.read().endswith("stopped.\n")
@@ -462,11 +462,11 @@ def test_stopping_has_a_last_resort(encoder, monkeypatch):
     monkeypatch.setattr(connections, "_end_process", ended.set)
     server = Server(app_of(Service(encoder, limits=Limits(timeout=0.001))))
     server.handle_exit(signal.SIGTERM, None)
-    assert server.should_exit and ended.wait(20)
+    assert server.should_exit and ended.wait(60)
     server = Server(app_of(Service(encoder, limits=Limits(timeout=100))))
     server.handle_exit(signal.SIGTERM, None)
     server.stopped()
-    assert server._last_resort is not None and server._last_resort.finished.wait(20)
+    assert server._last_resort is not None and server._last_resort.finished.wait(60)
 
 
 def test_the_last_resort_is_no_failure(monkeypatch):

@@ -80,7 +80,7 @@ def api(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]
         thread.start()
         yield schemathesis.openapi.from_url(f"{address(bound)}/openapi.json")
         server.should_exit = True
-        thread.join(30)
+        thread.join(60)
 
 
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=["valid", "invalid"])

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("fastapi", reason="needs the service (pip install 'twinpass[serve]')")
 pytest.importorskip("uvicorn", reason="needs the service (pip install 'twinpass[serve]')")
 
-from tests.browser import open_browser
+from tests.browser import PATIENCE, open_browser
 from tests.service.toy_service import Toy, encode, serving
 
 from twinpass.encoder.encoder import Encoder
@@ -51,7 +51,9 @@ def toy(served: tuple[Toy, str]) -> Iterator[Toy]:
     fresh = served[0]
     metadata = fresh.metadata
     yield fresh
-    fresh.texts, fresh.metadata, fresh.key, fresh.slow, fresh.broken = TEXTS, metadata, None, {}, False
+    for event in fresh.held.values():
+        event.set()
+    fresh.texts, fresh.metadata, fresh.key, fresh.held, fresh.broken = TEXTS, metadata, None, {}, False
     fresh.asked.clear()
 
 
@@ -64,7 +66,7 @@ def open_page(browser: Any, served: tuple[Toy, str]) -> Iterator[Open]:
     def open_it(place: str = "", *, width: int = 1000, scheme: str = "light", expected: str = "$^") -> Any:
         contexts.append(browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme))
         page = contexts[-1].new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(PATIENCE)
 
         def note(trouble: str) -> None:
             if not re.search(expected, trouble):
@@ -126,26 +128,30 @@ def test_typing_finds_the_right_neighbour_first(toy: Toy, open_page: Open) -> No
 
 def test_an_answer_that_comes_late_is_never_shown(toy: Toy, open_page: Open) -> None:
     page = open_page()
-    toy.slow["cat mat"] = 0.8
+    late = toy.hold("cat mat")
     with page.expect_request("**/search"):
         page.locator("#query").fill("cat mat")
     page.locator("#query").fill("dog park")
     wait_for_first(page, "dog")
-    page.wait_for_timeout(900)
+    late.set()
+    page.wait_for_timeout(300)
     assert "dog" in result_texts(page)[0] and page.locator("#search").get_attribute("aria-busy") is None
-    toy.slow["interest rates"] = 0.5
+    late = toy.hold("interest rates")
     with page.expect_request("**/search"):
         page.locator("#query").fill("interest rates")
     page.keyboard.press("ArrowDown")  # into results that are about to be replaced
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "More like this, result 1"
+    late.set()
     wait_for_first(page, "interest")
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "More like this, result 1"
 
 
 def test_what_is_typed_while_the_page_still_loads_stands(toy: Toy, open_page: Open) -> None:
-    toy.slow["/index"] = 0.8
+    loading = toy.hold("/index")
     page = open_page()
+    page.locator("#query").fill("dog park")
     with page.expect_response("**/index"):
-        page.locator("#query").fill("dog park")
+        loading.set()
     wait_for_first(page, "dog")
     page.wait_for_timeout(300)
     assert page.locator("#query").input_value() == "dog park" and len(result_texts(page)) == 10
@@ -268,6 +274,7 @@ def test_equal_texts_are_counted_and_without_columns_there_is_no_filter(toy: Toy
 def open_stopped(open_page: Open, toy: Toy) -> Any:
     """Open the page with results in view, stop its clock, and type another query."""
     page = open_page("#search?q=interest+rates")
+    wait_for_first(page, "interest")  # or its question may be asked after the next one
     stop_clock(page)
     wait_for_first(page, "interest")
     toy.asked.clear()
@@ -521,6 +528,7 @@ def test_it_works_on_the_real_service(browser: Any, folder: Path, tmp_path: Path
     troubles: list[str] = []
     with serving(create_app(encoder, index)) as address:
         page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.goto(address)

@@ -26,7 +26,7 @@ class Toy:
     texts: Sequence[str] | None
     metadata: dict[int, dict[str, Any]] = field(default_factory=dict)
     key: str | None = None
-    slow: dict[str, float] = field(default_factory=dict)  # seconds that a query, or "/index", takes
+    held: dict[str, threading.Event] = field(default_factory=dict)  # what a query, or "/index", waits for
     broken: bool = False
     filters: dict[str, list[int]] = field(default_factory=dict)  # rows that each filter allows; others are mistakes
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -49,8 +49,16 @@ class Toy:
             return trouble(401, "a key is wanted")
         return await answer(request)
 
+    def _wait(self, name: str) -> None:
+        if name in self.held:
+            assert self.held[name].wait(60)
+
+    def hold(self, name: str) -> threading.Event:
+        """Let the answer to a query, or of "/index", wait; return the event that it waits for."""
+        return self.held.setdefault(name, threading.Event())
+
     def _info(self) -> Any:
-        time.sleep(self.slow.get("/index", 0.0))
+        self._wait("/index")
         if self.texts is None:
             return trouble(404, "no index is served")
         return {
@@ -88,7 +96,7 @@ class Toy:
         self.asked.append(body)
         if self.broken:
             return trouble(503, "the queue is full")
-        time.sleep(self.slow.get(body["query"], 0.0))
+        self._wait(body["query"])
         where = body.get("where")
         if where is not None and where not in self.filters:
             return trouble(400, f"cannot read the filter: expected an operator.\n  {where}\n  ^", param="where")
@@ -137,4 +145,4 @@ def serving(app: FastAPI) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
-        thread.join(timeout=10)
+        thread.join(timeout=60)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twinpass.text.augment import crop, delete, delete_one, hide, like, replace_by_synonym, share, split_word
@@ -13,8 +13,7 @@ WORD = st.text("abcXYZ019äßдñहि日本’'-.,!?…«»()€😀", min_siz
 SENTENCE = st.lists(WORD, min_size=1, max_size=30).map(" ".join)
 SEED = st.integers(0, 2**32)
 PERCENT = st.integers(1, 99)
-# However busy the machine is: what is tested is what comes out.
-QUICK = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(max_examples=50)
 TALES = {"cat": ["puss", "feline"], "sat": ["was seated"], "mat": ["rug"]}
 
 

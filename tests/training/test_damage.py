@@ -187,7 +187,7 @@ def test_two_trainings_into_one_folder_are_refused(make_run, children) -> None:
     reached = children.Event()
     other = children.Process(target=train_and_wait, args=(run, ROWS, reached))
     other.start()
-    assert reached.wait(timeout=120)
+    assert reached.wait(timeout=600)
     for options in ({}, {"resume": True}, {"overwrite": True}):
         with pytest.raises(OutputError, match=rf"out is locked by another process \(process {other.pid} on "):
             train(run, rows=ROWS, **options)
@@ -281,7 +281,7 @@ def test_what_is_refused_in_one_process_is_refused_in_all(make_run, children, tm
     for child in pair:
         child.start()
     for child in pair:
-        child.join(timeout=120)
+        child.join(timeout=600)
     assert [child.exitcode for child in pair] == [1, 1]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -505,8 +506,8 @@ def test_sentences_per_second_counts_texts_through_an_encoder(models, tiny, tmp_
         (Run(model=str(tiny), output=str(tmp_path / "simcse"), steps=3, batch_size=8), SENTENCES, 16),
     ):
         events: list[Any] = []
-        seconds = iter(range(1000))
-        with monkeypatch.context() as patch:
-            patch.setattr("twinpass.training.loop.time.monotonic", lambda seconds=seconds: float(next(seconds)))
+        seconds = map(float, range(1000))
+        with monkeypatch.context() as patch:  # of the loop's clock alone: other threads look at the time too
+            patch.setattr("twinpass.training.loop.time", SimpleNamespace(monotonic=seconds.__next__))
             train(run, rows=rows, on_event=events.append)
         assert next(event for event in events if isinstance(event, Stepped)).sentences_per_second == texts

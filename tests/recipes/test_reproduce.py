@@ -179,7 +179,7 @@ def test_scores_of_another_protocol_are_measured_again(lab, monkeypatch):
     assert len(measured) == 1
     run_recipe(recipe, dataclasses.replace(lab, scale=dataclasses.replace(SMOKE, captions=100)), seeds=[1])
     assert len(measured) == 2
-    monkeypatch.setattr("twinpass.recipes.reproduce.PROTOCOL", 3)
+    monkeypatch.setattr("twinpass.recipes.measures.PROTOCOL", 3)
     run_recipe(recipe, lab, seeds=[1])
     assert len(measured) == 3
 

@@ -34,7 +34,7 @@ from twinpass.progress import Log, Progress, ignore, silent
 from twinpass.provenance import provenance
 from twinpass.text.corpus import open_corpus
 from twinpass.text.docs.docstrings import MOST_CANDIDATES, held_out_pairs
-from twinpass.text.sources import is_folder
+from twinpass.text.sources import is_file, is_folder
 
 if TYPE_CHECKING:
     from twinpass.encoder.encoder import Encoder
@@ -206,7 +206,10 @@ def make_jobs(tasks: Tasks, settings: Settings) -> list[Job]:
 
 
 def split_names(tasks: str) -> list[str]:
-    """Split at commas, but keep `docs-pairs:numpy,scipy` whole."""
+    """Split at commas, but keep `docs-pairs:numpy,scipy` whole, and a file whose name has a comma."""
+    kind, _, place = tasks.partition(":")
+    if kind in KINDS and is_file(place):
+        return [tasks]
     names: list[str] = []
     for name in filter(None, (part.strip() for part in tasks.split(","))):
         if names and names[-1].startswith(("docs-pairs:", "docs:")) and ":" not in name and name not in TASKS:
@@ -232,8 +235,8 @@ def _names(tasks: Tasks, data: str | Path | None) -> list[str]:
         return split_names(tasks)
     if not tasks:
         return ["sts" if data else "docs-pairs:"]
-    # A name in a list stands for itself: that of a file may have a comma.
-    return [task.name if isinstance(task, Job) else task for task in tasks]
+    given = [task.name if isinstance(task, Job) else task for task in tasks]
+    return [name for each in given for name in split_names(each)]
 
 
 def _open(model: Any, log: Log, loading: Mapping[str, Any]) -> Model:
